@@ -1,0 +1,1 @@
+"""The messages of Batonbus: msgspec Structs, JSON on the wire."""

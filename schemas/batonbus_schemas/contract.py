@@ -1,0 +1,134 @@
+"""Handoff contract v1 of seed 003, with every limit that it names.
+
+The contract is open: unknown keys are kept at every level and travel on unchanged. So a bus
+carries the document itself (`HandoffV1.document`) and reads it through typed views.
+"""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from batonbus_schemas.context import ContextHandoff
+from batonbus_schemas.tokens import Moment, Text, Version
+
+Runtime = Literal["hermes", "openclaw", "claude", "codex", "gemini"]
+
+
+class FromAgent(Struct, frozen=True, kw_only=True):
+    """Who hands the work over, in its own words; the bus trusts the subject's actor instead."""
+
+    agent_id: Text
+    runtime: Runtime
+    model: str = ""
+    run_id: str = ""
+
+
+class ToAgent(Struct, frozen=True, kw_only=True):
+    """Who shall take the work, and what it must be able to do."""
+
+    agent_id: Text
+    expected_capabilities: tuple[str, ...] = ()
+
+
+class Objective(Struct, frozen=True, kw_only=True):
+    """What is to be reached; `goal` has at most 500 characters."""
+
+    goal: Annotated[str, Meta(max_length=500, pattern=r"\S")]
+    acceptance_criteria: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far the work is; `summary` has at most 1,000 characters."""
+
+    summary: Annotated[str, Meta(max_length=1000)] = ""
+    completed_steps: Annotated[tuple[str, ...], Meta(max_length=20)] = ()
+    current_step: str = ""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """A choice that the receiver should not make again."""
+
+    decision: str = ""
+    rationale: str = ""
+    alternatives_considered: tuple[str, ...] = ()
+
+
+class Artifact(Struct, frozen=True, kw_only=True):
+    """A reference to something that the receiver may need."""
+
+    artifact_id: str = ""
+    name: str = ""
+    type: str = ""
+    relevance: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """A remembered fact and where it came from."""
+
+    key: str = ""
+    summary: Annotated[str, Meta(max_length=300)] = ""
+    provenance: str = ""
+
+
+class Constraints(Struct, frozen=True, kw_only=True):
+    """What binds the receiver. `budget_remaining` has no unit: it is carried and shown."""
+
+    must_not_change: tuple[str, ...] = ()
+    budget_remaining: float | UnsetType = UNSET
+    deadline: Moment | UnsetType = UNSET
+
+
+class Bundle(Struct, frozen=True, kw_only=True):
+    """The bounded context that comes with the objective."""
+
+    progress: Progress = Progress()
+    decisions: Annotated[tuple[Decision, ...], Meta(max_length=15)] = ()
+    artifacts: Annotated[tuple[Artifact, ...], Meta(max_length=20)] = ()
+    memory: Annotated[tuple[Memory, ...], Meta(max_length=10)] = ()
+    open_questions: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
+    constraints: Constraints = Constraints()
+
+
+class ContractV1(Struct, frozen=True, kw_only=True):
+    """The typed view of a contract v1 document (seed 003, JSON Schema and validation)."""
+
+    handoff_id: UUID
+    from_agent: FromAgent
+    to_agent: ToAgent
+    objective: Objective
+    bundle: Bundle
+    version: Version = "1.0"
+    schema_version: Version = "1.0"
+    timestamp: Moment | UnsetType = UNSET
+
+
+class HandoffV1(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="handoff-v1"):
+    """A contract v1 document as the body of a handoff: `document` is kept exactly as it came."""
+
+    document: dict[str, Any]
+
+    @property
+    def contract(self) -> ContractV1:
+        """The typed view. Raises `msgspec.ValidationError` where the document breaks the contract;
+        a body that came through the bus has been checked."""
+        return msgspec.convert(self.document, ContractV1)
+
+    def context(self) -> ContextHandoff | None:
+        """How this document stands in a window: what ← progress, why ← decisions, caution ←
+        constraints, incomplete ← open questions. None where it tells of no progress."""
+        bundle = self.contract.bundle
+        progress = bundle.progress
+        what = [progress.summary, *progress.completed_steps, progress.current_step]
+        if not any(line.strip() for line in what):
+            return None
+        return ContextHandoff(
+            what="\n".join(line for line in what if line.strip()),
+            why="\n".join(
+                f"{choice.decision}: {choice.rationale}" if choice.rationale else choice.decision
+                for choice in bundle.decisions
+            ),
+            caution="\n".join(f"must not change: {it}" for it in bundle.constraints.must_not_change),
+            incomplete="\n".join(bundle.open_questions),
+        )

@@ -1,0 +1,69 @@
+"""The envelope of a handoff, and what the ledger stores around it.
+
+The envelope is closed but for `extensions`. Trace context is not in it: it travels in NATS headers.
+"""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from batonbus_schemas.bodies import Body, TaskResult
+from batonbus_schemas.context import Cut, WindowEntry
+from batonbus_schemas.tokens import Moment, TaskId, Token, Version
+
+ADHOC = "adhoc"
+"""The work of a handoff that belongs to none."""
+
+
+class Parent(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An upstream record: a settled handoff, where it stands in the ledger, its context's bytes."""
+
+    handoff_id: UUID
+    sequence: Annotated[int, Meta(ge=1)]
+    bytes: Annotated[int, Meta(ge=0)] = 0
+
+
+class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """One piece of work passed from one agent to another.
+
+    A sender names earlier handoffs in `after`; the bus checks them and fills `stage_parents` and
+    `task_parents`. `within` is the handoff in whose handler this one was sent; it and `reply_to`
+    travel on with `then`.
+    """
+
+    id: UUID
+    sender: Token
+    to: Token
+    body: Body
+    version: Version = "1.0"
+    work: Token = ADHOC
+    task: TaskId | None = None
+    reply_to: Token | None = None
+    within: UUID | None = None
+    after: tuple[UUID, ...] | None = None
+    stage_parents: tuple[Parent, ...] = ()
+    task_parents: tuple[Parent, ...] = ()
+    attempt: Annotated[int, Meta(ge=1)] = 1
+    hops: Annotated[int, Meta(ge=0)] = 0
+    deadline: Moment | None = None
+    extensions: dict[str, Any] = {}
+
+
+class Delivery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A `delivered` event: the envelope, the window that its receiver sees, and what was cut.
+
+    `opener` is the role of the task's first stage: the same role again is a rebuild.
+    """
+
+    envelope: Envelope
+    opener: Token
+    window: tuple[WindowEntry, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+
+
+class Settlement(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A `settled` event: the result and, in the same write, at most one next handoff."""
+
+    result: TaskResult
+    next: Envelope | None = None

@@ -1,0 +1,83 @@
+"""Answers to a handoff, and what agents tell about themselves."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from batonbus_schemas.bodies import Percent
+from batonbus_schemas.tokens import Moment, TaskId, Text, Token
+
+State = Literal[
+    "accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"
+]
+
+
+class Violation(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong with a message: where (a JSON path such as `$.body.brief`), what."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How a handoff was answered, by an agent or by the bus for it (seed 003: within 30 s)."""
+
+    handoff_id: UUID
+    state: State
+    by: Token
+    reason: str = ""
+    violations: tuple[Violation, ...] = ()
+    attempt: Annotated[int, Meta(ge=1)] | None = None
+    lease: Annotated[int, Meta(ge=1)] | None = None
+    waited_s: float | None = None
+    listening: tuple[str, ...] = ()
+
+
+class ContextUsage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Percent of a model's tokens in use, and how that is known; unknown is never shown as 0."""
+
+    source: Literal["measured", "estimated", "unknown"] = "unknown"
+    percent: Percent | None = None
+
+
+class AgentCard(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What an agent tells the fleet about itself."""
+
+    id: Token
+    role: Token
+    policy_role: Token | None = None
+    capabilities: tuple[str, ...] = ()
+    runtime: str = "python"
+    model: str = ""
+    slots: Annotated[int, Meta(ge=1)] = 1
+    context_usage: ContextUsage = ContextUsage()
+
+
+class Presence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A registry entry: the card, and the accepted events that this process works under.
+
+    An owner is alive for a handoff only while its entry lists that accepted sequence.
+    """
+
+    card: AgentCard
+    working: tuple[int, ...] = ()
+    stopping: bool = False
+
+
+class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The durable record that must exist before a session is reset (seed 004)."""
+
+    agent: Token
+    work: Token
+    phase: Literal["specify", "plan", "implement", "close"]
+    did: Text
+    checks: Text
+    next: Text
+    context: Text
+    written: Moment
+    task: TaskId | None = None
+    changed_files: tuple[str, ...] = ()
