@@ -35,7 +35,7 @@ class PreviousResult(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     summary: str = ""
 
 
-class Dispatch(_Body, tag="dispatch"):
+class Dispatch(_Body, frozen=True, tag="dispatch"):
     """An assignment: brief, boundaries, evidence, and references instead of pasted text."""
 
     brief: Text
@@ -58,7 +58,7 @@ class Dispatch(_Body, tag="dispatch"):
     refs: tuple[str, ...] = ()
 
 
-class Question(_Body, tag="question"):
+class Question(_Body, frozen=True, tag="question"):
     """Something to be answered, by a person or by an agent."""
 
     text: Text
@@ -81,7 +81,7 @@ class Check(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     output: str = ""
 
 
-class TaskResult(_Body, tag="task-result"):
+class TaskResult(_Body, frozen=True, tag="task-result"):
     """The answer to a handoff (seed 002, section 2, with the context handoff of seed 000)."""
 
     status: Literal["PASS", "FAIL"]
@@ -151,7 +151,7 @@ class TaskResult(_Body, tag="task-result"):
         return Then(result=self, to=to, body=as_body(body))
 
 
-class CompactionHandoff(_Body, tag="compaction-handoff"):
+class CompactionHandoff(_Body, frozen=True, tag="compaction-handoff"):
     """The ten fields that must be written before an agent's session is reset (seed 001)."""
 
     active_project: Text

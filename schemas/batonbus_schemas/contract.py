@@ -104,15 +104,23 @@ class ContractV1(Struct, frozen=True, kw_only=True):
     timestamp: Moment | UnsetType = UNSET
 
 
-class HandoffV1(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="handoff-v1"):
-    """A contract v1 document as the body of a handoff: `document` is kept exactly as it came."""
+class HandoffV1(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="handoff-v1"
+):
+    """A contract v1 document as the body of a handoff: `document` is kept exactly as it came.
+
+    Making one raises `msgspec.ValidationError` (a ValueError) where the document breaks the
+    contract, so there is no body with a document that was not checked.
+    """
 
     document: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        msgspec.convert(self.document, ContractV1)
+
     @property
     def contract(self) -> ContractV1:
-        """The typed view. Raises `msgspec.ValidationError` where the document breaks the contract;
-        a body that came through the bus has been checked."""
+        """The typed view of the document."""
         return msgspec.convert(self.document, ContractV1)
 
     def context(self) -> ContextHandoff | None:
@@ -129,6 +137,8 @@ class HandoffV1(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind
                 f"{choice.decision}: {choice.rationale}" if choice.rationale else choice.decision
                 for choice in bundle.decisions
             ),
-            caution="\n".join(f"must not change: {it}" for it in bundle.constraints.must_not_change),
+            caution="\n".join(
+                f"must not change: {it}" for it in bundle.constraints.must_not_change
+            ),
             incomplete="\n".join(bundle.open_questions),
         )

@@ -8,9 +8,7 @@ from msgspec import Meta, Struct
 from batonbus_schemas.bodies import Percent
 from batonbus_schemas.tokens import Moment, TaskId, Text, Token
 
-State = Literal[
-    "accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"
-]
+State = Literal["accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"]
 
 
 class Violation(Struct, frozen=True, kw_only=True):
