@@ -82,7 +82,7 @@ class Position(Struct, frozen=True, kw_only=True):
 def place(*, work: str, task: str | None, to: str, records: Sequence[Record]) -> Position:
     """The position of a handoff to `to` that comes after `records`, whatever their order.
 
-    They are the ones that its sender named; or, for `then`, the settling one; or, for a handoff that
+    They are the ones that its sender named; for `then`, the settling one; for a handoff that
     inherits a position, the parents of the handled one. A record of the same task is a stage before
     it and passes its own task parents on; a record of another task stands for that task. One
     without a context is no step: its parents take its place.

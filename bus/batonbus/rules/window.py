@@ -22,7 +22,6 @@ from batonbus_schemas.envelope import Parent
 DETAIL = {1: DetailLevel.FULL, 2: DetailLevel.SUMMARY}
 """What is shown at each distance (seed 000); what is farther is dropped unread."""
 
-Layer = tuple[Parent, ...]
 Window = tuple[WindowEntry, ...]
 
 
@@ -32,13 +31,13 @@ def second_parents(position: Position, first: Iterable[Record]) -> tuple[Parent,
     Raises LineageError where `first` lacks a parent of the position, or holds another in its place.
     """
     known = {record.id: record for record in first}
-    behind = [
+    return in_ledger_order(
         parent
         for edge, parents in position.shown()
-        for parent in _behind(parents, edge, known)
+        for record in _find_all(parents, known)
+        for parent in _parents(record, edge)
         if parent.handoff_id not in known
-    ]
-    return in_ledger_order(behind)
+    )
 
 
 def build_window(position: Position, records: Iterable[Record]) -> tuple[Window, tuple[Cut, ...]]:
@@ -47,52 +46,41 @@ def build_window(position: Position, records: Iterable[Record]) -> tuple[Window,
     A task stands in the window once: nearest, then latest record. Raises LineageError where
     `records` lack a parent at distance 1 or 2, or hold another in its place.
     """
-    known = {record.id: record for record in records}
-    walks = [(edge, _layers(parents, edge, known)) for edge, parents in position.shown()]
+    near = list(_near(position, {record.id: record for record in records}))
     entries: list[WindowEntry] = []
     cuts: list[Cut] = []
     taken: set[object] = set()
-    for edge, layers in walks:
-        for distance, record in _near(layers, known):
-            if _identity(record, edge) not in taken:
-                entries.append(_entry(record, distance, edge))
-                cuts.append(_cut(record, entries[-1]))
-            taken |= {_identity(record, Edge.STAGE), _identity(record, Edge.TASK)}
-    for edge, layers in walks:
-        for parent in layers[2]:
-            if parent.handoff_id not in taken:
-                cuts.append(_drop(parent, edge))
-                taken.add(parent.handoff_id)
-    return tuple(entries), tuple(cuts)
+    for edge, distance, record in near:
+        if _identity(record, edge) not in taken:
+            entries.append(_entry(record, distance, edge))
+            cuts.append(_cut(record, entries[-1]))
+        taken |= {_identity(record, Edge.STAGE), _identity(record, Edge.TASK)}
+    dropped = {
+        parent.handoff_id: _drop(parent, edge)
+        for edge, distance, record in near
+        if distance == len(DETAIL)
+        for parent in _parents(record, edge)
+        if parent.handoff_id not in taken
+    }
+    return tuple(entries), (*cuts, *dropped.values())
 
 
-def _layers(parents: Layer, edge: Edge, known: Mapping[UUID, Record]) -> tuple[Layer, Layer, Layer]:
-    """The ancestors at distance 1, 2 and 3 over one kind of edge, each where it is nearest."""
-    second = _without(_behind(parents, edge, known), parents)
-    third = _without(_behind(second, edge, known), (*parents, *second))
-    return parents, second, third
+def _near(position: Position, known: Mapping[UUID, Record]) -> Iterator[tuple[Edge, int, Record]]:
+    """The ancestors within the distances that are shown, in the window's order; some repeat."""
+    for edge, first in position.shown():
+        parents = first
+        for distance in DETAIL:
+            records = _find_all(parents, known)
+            yield from ((edge, distance, record) for record in reversed(records))
+            parents = in_ledger_order(p for record in records for p in _parents(record, edge))
 
 
-def _behind(layer: Layer, edge: Edge, known: Mapping[UUID, Record]) -> Layer:
-    """The parents of a layer's records over one kind of edge."""
-    records = [_find(parent, known) for parent in layer]
-    return in_ledger_order(
-        parent
-        for record in records
-        for parent in (record.stage_parents if edge is Edge.STAGE else record.task_parents)
-    )
+def _parents(record: Record, edge: Edge) -> tuple[Parent, ...]:
+    return record.stage_parents if edge is Edge.STAGE else record.task_parents
 
 
-def _without(layer: Layer, nearer: Layer) -> Layer:
-    ids = {parent.handoff_id for parent in nearer}
-    return tuple(parent for parent in layer if parent.handoff_id not in ids)
-
-
-def _near(layers: Iterable[Layer], known: Mapping[UUID, Record]) -> Iterator[tuple[int, Record]]:
-    """The records at distance 1 and 2, the latest of each distance first."""
-    for distance, layer in zip(DETAIL, layers, strict=False):
-        for parent in reversed(layer):
-            yield distance, _find(parent, known)
+def _find_all(parents: Iterable[Parent], known: Mapping[UUID, Record]) -> list[Record]:
+    return [_find(parent, known) for parent in parents]
 
 
 def _find(parent: Parent, known: Mapping[UUID, Record]) -> Record:
