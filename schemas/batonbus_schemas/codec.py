@@ -5,15 +5,16 @@ everything that is wrong with it.
 """
 
 import functools
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from batonbus_schemas.contract import ContractV1, HandoffV1
-from batonbus_schemas.envelope import Delivery, Envelope
+from batonbus_schemas.envelope import Delivery, Envelope, Settlement
 from batonbus_schemas.receipts import Violation
 from batonbus_schemas.tokens import DEPTH_LIMIT, MESSAGE_LIMIT, Token
 from batonbus_schemas.violations import find_violations, member_path
@@ -48,11 +49,12 @@ def encode(message: Struct) -> bytes:
     try:
         data = msgspec.json.encode(message)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessageError(tuple(_flaws(message)) or _whole(str(error))) from None
+        found = tuple(_flaws(message, "$"))
+        raise InvalidMessageError(found or _whole(str(error))) from None
     _check_size(data, type(message))
-    # msgspec writes a NaN as null without a word; where there is no null there was none.
-    if b"null" in data or _may_be_deep(data):
-        _check_flaws(message)
+    # msgspec writes a number that is not finite as null, without a word.
+    if _is_open(message) and (b"null" in data or _may_be_deep(data)):
+        _refuse(_flaws(message, "$"))
     return data
 
 
@@ -63,8 +65,8 @@ def decode(data: bytes, type_: type[T]) -> T:
         message = cast("T", _decoder(cast("Any", type_)).decode(data))
     except (msgspec.DecodeError, RecursionError):
         raise InvalidMessageError(find_violations(_parse(data), type_)) from None
-    if _may_be_deep(data):
-        _check_flaws(message)
+    if _is_open(message) and _may_be_deep(data):
+        _refuse(_flaws(message, "$"))
     return message
 
 
@@ -82,8 +84,8 @@ def read_handoff(data: bytes, *, sender: str, to: str | None = None) -> Envelope
         if not _is_document(tree):
             raise InvalidMessageError(find_violations(tree, Envelope)) from None
         envelope = _wrap(cast("dict[str, Any]", tree), sender, to)
-    if _may_be_deep(data):
-        _check_flaws(envelope)
+    if _is_open(envelope) and _may_be_deep(data):
+        _refuse(_flaws(envelope, "$"))
     return envelope
 
 
@@ -93,22 +95,33 @@ def _is_document(tree: object) -> bool:
 
 
 def _wrap(document: dict[str, Any], sender: str, to: str | None) -> Envelope:
-    found = find_violations(document, ContractV1)
-    if found:
-        raise InvalidMessageError(found)
-    contract = msgspec.convert(document, ContractV1)
-    receiver = to or contract.to_agent.agent_id
-    found = find_violations(receiver, Token, "$.to_agent.agent_id")
-    if found:
-        raise InvalidMessageError(found)
+    _refuse(_document_violations(document, sender, to))
+    body = HandoffV1(document=document)
+    contract = body.contract
     deadline = contract.bundle.constraints.deadline
     return Envelope(
         id=contract.handoff_id,
         sender=sender,
-        to=receiver,
+        to=to or contract.to_agent.agent_id,
         deadline=None if deadline is UNSET else deadline,
-        body=HandoffV1(document=document),
+        body=body,
     )
+
+
+def _document_violations(
+    document: dict[str, Any], sender: str, to: str | None
+) -> Iterator[Violation]:
+    yield from find_violations(document, ContractV1)
+    yield from find_violations(sender, Token, "$.sender")
+    if to is not None:
+        yield from find_violations(to, Token, "$.to")
+        return
+    # On the bus an address is a name in a subject; the contract alone asks only for text.
+    match document:
+        case {"to_agent": {"agent_id": str(agent_id)}} if agent_id.strip():
+            yield from find_violations(agent_id, Token, "$.to_agent.agent_id")
+        case _:
+            pass
 
 
 @functools.cache
@@ -129,45 +142,70 @@ def _whole(problem: str) -> tuple[Violation, ...]:
 
 
 def _parse(data: bytes) -> object:
-    """Plain JSON, or InvalidMessageError with the reason why it is none."""
+    """Plain JSON. Raises InvalidMessageError with the reason why it is none."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
         raise InvalidMessageError(_whole(f"nests deeper than {DEPTH_LIMIT} levels")) from None
     except msgspec.DecodeError as error:
-        raise InvalidMessageError(_whole(f"not JSON: {error}")) from None
+        raise InvalidMessageError(_syntax_flaws(data) or _whole(f"not JSON: {error}")) from None
+
+
+def _syntax_flaws(data: bytes) -> tuple[Violation, ...]:
+    """Where exactly bytes are no JSON: Python's own parser also reads what JSON does not allow
+    (NaN, Infinity, half of a surrogate pair), so the places can be named."""
+    try:
+        return tuple(_flaws(json.loads(data.decode()), "$"))
+    except UnicodeDecodeError as error:
+        byte, place = data[error.start], error.start
+        return _whole(f"not UTF-8: byte 0x{byte:02x} at position {place:,}")
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _refuse(found: Iterable[Violation]) -> None:
+    """Raise what was found, if anything was."""
+    if violations := tuple(found):
+        raise InvalidMessageError(violations)
 
 
 def _may_be_deep(data: bytes) -> bool:
     return data.count(b"{") + data.count(b"[") > DEPTH_LIMIT
 
 
-def _check_flaws(message: object) -> None:
-    found = tuple(_flaws(message))
-    if found:
-        raise InvalidMessageError(found)
+def _is_open(message: object) -> bool:
+    """Whether a message has parts without a fixed shape; only they nest deep or hold any number."""
+    match message:
+        case Envelope():
+            return isinstance(message.body, HandoffV1) or bool(message.extensions)
+        case Delivery():
+            return _is_open(message.envelope)
+        case Settlement():
+            return message.next is not None and _is_open(message.next)
+        case _:
+            return True
 
 
-def _flaws(value: object, path: str = "$", level: int = 0) -> Iterator[Violation]:
-    """What JSON cannot hold in this value. Levels count within one open part of a message, so
-    that a document stays as deep as it was when it is wrapped."""
+def _flaws(value: object, path: str, level: int = 1) -> Iterator[Violation]:
+    """All that JSON cannot hold in this value. Levels are counted in each open part by itself, so
+    that a document is as deep in its envelope as it was outside."""
     match value:
         case float() if not math.isfinite(value):
-            yield Violation(path=path, problem=f"{value} is not a number that JSON can hold")
-        case str() if not value.isascii() and _has_surrogate(value):
+            yield Violation(path=path, problem=f"{value} is no number that JSON can hold")
+        case str() if _has_surrogate(value):
             yield Violation(path=path, problem="holds half of a surrogate pair")
         case Struct():
-            names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-            for name, encode_name in names:
-                yield from _flaws(getattr(value, name), f"{path}.{encode_name}")
-        case dict() | list() | tuple() if level == DEPTH_LIMIT:
+            for name, encoded in zip(
+                value.__struct_fields__, value.__struct_encode_fields__, strict=True
+            ):
+                yield from _flaws(getattr(value, name), f"{path}.{encoded}")
+        case dict() | list() | tuple() if level > DEPTH_LIMIT:
             yield Violation(path=path, problem=f"nests deeper than {DEPTH_LIMIT} levels")
         case dict():
-            for key, item in cast("dict[Any, object]", value).items():
-                where = member_path(path, str(key))
+            for key, item in cast("dict[object, object]", value).items():
                 if isinstance(key, str) and _has_surrogate(key):
                     yield Violation(path=path, problem="a key holds half of a surrogate pair")
-                yield from _flaws(item, where, level + 1)
+                yield from _flaws(item, member_path(path, str(key)), level + 1)
         case list() | tuple():
             for index, item in enumerate(cast("list[object]", value)):
                 yield from _flaws(item, f"{path}[{index}]", level + 1)

@@ -28,4 +28,4 @@ MESSAGE_LIMIT = 65_536
 """Bytes of encoded JSON that one handoff may have (seed 003, size limits)."""
 
 DEPTH_LIMIT = 64
-"""Levels that a message may nest."""
+"""Levels that a part without a fixed shape (a contract document, extensions) may nest."""

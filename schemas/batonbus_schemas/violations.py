@@ -113,8 +113,10 @@ def _struct(data: object, kind: inspect.StructType, path: str) -> Iterator[Viola
         elif field.required:
             yield from _wrong(member_path(path, name), "is missing")
     if kind.forbid_unknown_fields:
-        for key in members.keys() - fields.keys() - {kind.tag_field}:
-            yield from _wrong(member_path(path, key), f"unknown field, known: {', '.join(fields)}")
+        for key in members:
+            if key not in fields and key != kind.tag_field:
+                known = ", ".join(fields)
+                yield from _wrong(member_path(path, key), f"unknown field, known: {known}")
     if kind.cls in _DOCUMENTS:
         name, type_ = _DOCUMENTS[kind.cls]
         if isinstance(members.get(name), dict):
