@@ -55,10 +55,10 @@ def build_window(position: Position, records: Iterable[Record]) -> tuple[Window,
             entries.append(_entry(record, distance, edge))
             cuts.append(_cut(record, entries[-1]))
         taken |= {_identity(record, Edge.STAGE), _identity(record, Edge.TASK)}
+    # What stands behind distance 1 is taken already, so only distance 3 is left.
     dropped = {
         parent.handoff_id: _drop(parent, edge)
-        for edge, distance, record in near
-        if distance == len(DETAIL)
+        for edge, _, record in near
         for parent in _parents(record, edge)
         if parent.handoff_id not in taken
     }
