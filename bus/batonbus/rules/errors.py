@@ -1,0 +1,81 @@
+"""Everything that can go wrong by name. Each class docstring is the first sentence of its help."""
+
+from uuid import UUID
+
+from batonbus_schemas import Receipt
+
+
+class BatonbusError(Exception):
+    """Something that Batonbus refuses or cannot do."""
+
+
+class InvalidTokenError(BatonbusError, ValueError):
+    """A name cannot stand in a subject."""
+
+    def __init__(self, what: str, value: str) -> None:
+        super().__init__(
+            f"{what} {value!r} cannot stand in a subject: "
+            "use 1 to 64 letters, digits, dashes and underscores"
+        )
+
+
+class MessageTooLargeError(BatonbusError):
+    """Payload and headers together are more than the server takes."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size, self.limit = size, limit
+        super().__init__(
+            f"message of {size:,} bytes (payload and headers) exceeds the server's max_payload of "
+            f"{limit:,}: refer to files instead of pasting them, or raise max_payload"
+        )
+
+
+class NoAnswerError(BatonbusError):
+    """The server did not answer in time; whether it stored the message is not known."""
+
+
+class BusUnavailableError(BatonbusError):
+    """The bus cannot do its work here."""
+
+
+class TopologyError(BatonbusError):
+    """The stream or a consumer on the server is not what this version needs."""
+
+
+class ConflictError(BatonbusError):
+    """A handoff with this id is stored with other content."""
+
+    def __init__(self, handoff_id: UUID, differing: tuple[str, ...]) -> None:
+        self.handoff_id, self.differing = handoff_id, differing
+        super().__init__(
+            f"handoff {handoff_id} is already stored with another {', '.join(differing)}: "
+            "send other content under another key"
+        )
+
+
+class Bounced(BatonbusError):  # noqa: N818 - what happened to the handoff, as its sender says it
+    """A line of handoffs ended without a result: refused, dead or cancelled."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        self.receipt = receipt
+        details = "".join(f"\n  {violation}" for violation in receipt.violations)
+        super().__init__(
+            f"handoff {receipt.handoff_id} was {receipt.state} by {receipt.by}: "
+            f"{receipt.reason or 'no reason given'}{details}"
+        )
+
+
+class Refuse(BatonbusError):  # noqa: N818 - an instruction of a handler, as TryAgain
+    """Raised by a handler: this handoff cannot be done, and trying again would not help."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class TryAgain(BatonbusError):  # noqa: N818 - an instruction of a handler
+    """Raised by a handler: this attempt failed, make the next one after `after` seconds."""
+
+    def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        self.reason, self.after = reason, after
+        super().__init__(reason or "the handler asked for another attempt")

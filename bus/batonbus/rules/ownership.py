@@ -1,0 +1,45 @@
+"""What an agent does with a delivered handoff: take it, leave it, or wait.
+
+A redelivery says nothing: after an outage longer than `ack_wait` the server hands every message out
+again, with all owners alive. So the chain decides, and the registry says whether its owner lives.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """What to do: `take` it as this attempt and lease, `drop` it for good, or `wait` and ask again.
+    """
+
+    act: Literal["take", "drop", "wait"]
+    attempt: int = 0
+    lease: int = 0
+
+
+def claim(chain: Chain, *, owner_alive: bool | None) -> Claim:
+    """Decide about a delivered handoff. `owner_alive` is None while it is not known; only an owner
+    that is known to be gone loses its handoff."""
+    if chain.final:
+        return Claim(act="drop")
+    if chain.stage == "accepted" and (owner_alive is not False or chain.takeovers >= TAKEOVER_LIMIT):
+        return Claim(act="wait")
+    if chain.next_attempt > ATTEMPT_LIMIT or chain.delivered_sequence is None:
+        return Claim(act="wait")
+    return Claim(act="take", attempt=chain.next_attempt, lease=chain.lease + 1)
+
+
+def holds(chain: Chain, actor: str, accepted: int) -> bool:
+    """Whether `actor` still owns this handoff by that accepted event."""
+    return (
+        chain.stage == "accepted" and chain.owner == actor and chain.owner_sequence == accepted
+    )
+
+
+def retry_delay(attempt: int, base: float) -> float:
+    """Seconds between a failed attempt and the next one: `base`, and four times as long each time.
+    """
+    return base * 4.0 ** (attempt - 1)

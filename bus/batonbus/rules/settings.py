@@ -1,0 +1,38 @@
+"""The numbers that a whole fleet agrees on. They are stored with the ledger, not in each process.
+
+Defaults are the design's; seed 003 asks for the receipt within 30 s. Tests and the demo shorten
+them, nothing else does.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Durations are in seconds."""
+
+    receipt_timeout: Seconds = 30.0
+    ack_wait: Seconds = 30.0
+    heartbeat: Seconds = 5.0
+    missed_beats: Annotated[int, Meta(ge=1)] = 3
+    give_up_after: Seconds = 600.0
+    retry_delay: Seconds = 2.0
+    stop_grace: Seconds = 30.0
+
+    @property
+    def presence_timeout(self) -> float:
+        """Seconds after its last heartbeat at which an agent is gone from the registry."""
+        return self.heartbeat * self.missed_beats
+
+    @property
+    def trust_after(self) -> float:
+        """Seconds that an observer must have been connected without a break before it may declare
+        anybody gone: after an outage the registry is empty though all agents live."""
+        return 2 * self.presence_timeout
+
+
+CACHED_RECORDS = 10_000
+"""Records that a window manager keeps in memory."""

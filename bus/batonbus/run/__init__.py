@@ -1,0 +1,1 @@
+"""Loops that read, decide (by the rules), and do."""

@@ -1,0 +1,79 @@
+"""An agent: a role, a handler, and nothing that runs by itself."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, get_args, get_type_hints
+from uuid import uuid4
+
+from batonbus_schemas import AgentCard, Body, TaskResult, Then
+
+from batonbus.run.context import Context
+from batonbus.wire.subjects import check_token
+
+Handler = Callable[[Any, Context], Awaitable[TaskResult | Then]]
+H = TypeVar("H", bound=Callable[..., Awaitable[TaskResult | Then]])
+
+BODY_TYPES: tuple[type, ...] = get_args(Body)
+
+
+class Agent:
+    """One subscriber of a role. It is inert until a bus runs it.
+
+    `id` names this very agent (unique in its fleet; default: the role and a random suffix),
+    `capabilities` what contract v1 may expect of it, `slots` how many handoffs it works on at a
+    time, `policy_role` the row of the context policy that applies to it.
+    Raises InvalidTokenError where a name cannot stand in a subject.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        id: str | None = None,
+        capabilities: tuple[str, ...] = (),
+        slots: int = 1,
+        policy_role: str | None = None,
+        runtime: str = "python",
+    ) -> None:
+        self.card = AgentCard(
+            id=check_token("agent", id or f"{role}-{uuid4().hex[:8]}"),
+            role=check_token("role", role),
+            capabilities=tuple(capabilities),
+            slots=slots,
+            policy_role=policy_role,
+            runtime=runtime,
+        )
+        self._handler: Handler | None = None
+        self.accepts: tuple[type, ...] = ()
+
+    @property
+    def handler(self) -> Handler:
+        """The function that works. Raises TypeError where none was registered."""
+        if self._handler is None:
+            raise TypeError(f"agent {self.card.id} has no handler: decorate one with @agent.handles")
+        return self._handler
+
+    def handles(self, function: H) -> H:
+        """Register the handler: `async def work(task: Dispatch, ctx: Context) -> TaskResult`.
+
+        Its first annotation (a body, or a union of them) says what it takes; other bodies are
+        refused for it. The function itself stays as it is. Raises TypeError for another shape.
+        """
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"{function.__qualname__} must be an `async def`")
+        parameters = list(inspect.signature(function).parameters)
+        if len(parameters) != 2:
+            raise TypeError(f"{function.__qualname__} must take a body and a Context")
+        annotation = get_type_hints(function).get(parameters[0])
+        accepts = get_args(annotation) or (annotation,)
+        if not set(accepts) <= set(BODY_TYPES):
+            names = ", ".join(it.__name__ for it in BODY_TYPES)
+            raise TypeError(
+                f"{function.__qualname__} must annotate {parameters[0]!r} with one of {names}"
+            )
+        self.set_handler(function, accepts)
+        return function
+
+    def set_handler(self, handler: Handler, accepts: tuple[type, ...]) -> None:
+        """Register a handler that has no annotation to go by: it takes these bodies."""
+        self._handler, self.accepts = handler, accepts

@@ -1,0 +1,63 @@
+"""What agents may ask the bus, and what it answers: `<fleet>.ask.<verb>.<actor>`."""
+
+from uuid import UUID
+
+import msgspec
+from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
+from msgspec import Struct
+
+from batonbus.rules.chain import Chain
+from batonbus.rules.settings import Settings
+from batonbus.wire.connection import Connection
+from batonbus.wire.subjects import ask_subject
+
+HELLO = "hello"
+CHAIN = "chain"
+
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """An agent joins (or, without a card, a sender): its consumers are made where missing."""
+
+    card: AgentCard | None = None
+
+
+class Welcome(Struct, frozen=True, kw_only=True):
+    """The numbers that the fleet agreed on."""
+
+    settings: Settings
+
+
+class ChainQuestion(Struct, frozen=True, kw_only=True):
+    """How is this handoff?"""
+
+    handoff_id: UUID
+
+
+class ChainAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The folded chain, whether its owner lives (None: not known now), and what was last said.
+
+    `receipt` is the payload of the newest event that answers, `settlement` that of the settled one,
+    `envelope` that of the sent one.
+    """
+
+    chain: Chain
+    owner_alive: bool | None = None
+    receipt: Receipt | None = None
+    settlement: Settlement | None = None
+    envelope: Envelope | None = None
+
+
+async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
+    """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
+    subject = ask_subject(fleet, HELLO, connection.actor)
+    data = await connection.request(subject, msgspec.json.encode(Hello(card=card)))
+    return msgspec.json.decode(data, type=Welcome).settings
+
+
+async def ask_chain(connection: Connection, fleet: str, handoff_id: UUID) -> ChainAnswer:
+    """The state of a handoff that the connected actor is part of.
+    Raises NoAnswerError where no keeper runs, BusUnavailableError where it may not ask."""
+    subject = ask_subject(fleet, CHAIN, connection.actor)
+    question = msgspec.json.encode(ChainQuestion(handoff_id=handoff_id))
+    return msgspec.json.decode(await connection.request(subject, question), type=ChainAnswer)

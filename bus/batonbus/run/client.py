@@ -1,0 +1,198 @@
+"""A connected actor that may not read the ledger: it writes its own events, hears what is for it,
+and asks the bus for the rest."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import anyio
+from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, encode
+from msgspec import Struct
+from opentelemetry.trace import SpanKind
+
+from batonbus.logs import log
+from batonbus.rules.chain import Kind
+from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
+from batonbus.rules.settings import Settings
+from batonbus.run.asking import ChainAnswer, ask_chain, ask_hello
+from batonbus.run.lines import Line, Lines
+from batonbus.run.telemetry import span
+from batonbus.wire.connection import Connection, connect
+from batonbus.wire.ledger import Draft, Ledger, Stored
+from batonbus.wire.publisher import LostRaceError, Publisher
+from batonbus.wire.registry import Registry
+from batonbus.wire.subjects import NOBODY, Subject, answers_to
+
+HELLO_PATIENCE = 10.0
+"""Seconds that a joining process waits for the first keeper to answer."""
+
+COMPARED = ("to", "work", "task", "after", "body")
+"""What makes two handoffs with one id the same: content, not times or trace."""
+
+OnCancel = Callable[[UUID], None]
+
+
+class Client:
+    """See `open_client`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        publisher: Publisher,
+        fleet: str,
+        settings: Settings,
+    ) -> None:
+        self.connection = connection
+        self.actor = connection.actor
+        self.fleet = fleet
+        self.settings = settings
+        self.ledger = Ledger(connection, publisher, fleet)
+        self.registry = Registry(connection, publisher, fleet)
+        self.lines = Lines()
+        self.on_cancel: OnCancel = lambda _handoff_id: None
+
+    async def send(self, envelope: Envelope, *, accepted: int | None = None) -> Line:
+        """Store a handoff and watch its line. The same content under the same id is the same
+        handoff: its answers come at once.
+
+        Raises InvalidMessageError, ConflictError, MessageTooLargeError.
+        """
+        payload = encode(envelope)
+        line = Line(envelope.id)
+        self.lines.watch(line)
+        try:
+            attributes = {"batonbus.handoff": str(envelope.id), "batonbus.to": envelope.to}
+            with span(f"send {envelope.to}", SpanKind.PRODUCER, None, attributes) as trace:
+                draft = Draft(
+                    subject=self.subject(envelope.id, "sent", envelope.work, envelope.to),
+                    payload=payload,
+                    accepted=accepted,
+                    attempt=envelope.attempt,
+                    waiter=envelope.reply_to or self.actor,
+                    addressee=envelope.to,
+                    trace=trace,
+                )
+                await self._store(draft, envelope, line)
+        except BaseException:
+            self.lines.forget(line)
+            raise
+        return line
+
+    async def _store(self, draft: Draft, envelope: Envelope, line: Line) -> None:
+        tail = 0
+        while True:
+            try:
+                sequence = await self.ledger.append(draft, tail=tail)
+            except LostRaceError:
+                answer = await self.ask(envelope.id)
+                if answer.envelope is None:
+                    # Nothing but void events: the id is still free behind them.
+                    tail = answer.chain.tail
+                    continue
+                check_same(envelope, answer.envelope)
+                self.lines.hear_asked(line, answer)
+            else:
+                log.info("handoff.sent", handoff=str(envelope.id), to=envelope.to, seq=sequence)
+            return
+
+    async def ask(self, handoff_id: UUID) -> ChainAnswer:
+        """The state of a handoff, as soon as a keeper answers."""
+        while True:
+            try:
+                return await ask_chain(self.connection, self.fleet, handoff_id)
+            except NoAnswerError as error:
+                log.warning("ask.unanswered", handoff=str(handoff_id), error=str(error))
+                await anyio.sleep(0.2)
+
+    async def wait(self, line: Line) -> None:
+        """Until something new is heard of a line, or a look at the ledger (once a heartbeat) may
+        have found it: messages to a waiter can be lost, the ledger cannot."""
+        with anyio.move_on_after(self.settings.heartbeat):
+            await line.wait_change()
+            return
+        try:
+            answer = await ask_chain(self.connection, self.fleet, line.current)
+        except NoAnswerError as error:
+            log.debug("ask.unanswered", handoff=str(line.current), error=str(error))
+        else:
+            self.lines.hear_asked(line, answer)
+
+    async def cancel(self, handoff_id: UUID, reason: str) -> bool:
+        """Write `cancelled`; returns whether it was still open."""
+        while True:
+            answer = await self.ask(handoff_id)
+            chain = answer.chain
+            if chain.final:
+                return False
+            receipt = Receipt(
+                handoff_id=handoff_id, state="cancelled", by=self.actor, reason=reason
+            )
+            draft = Draft(
+                # For its owner, so that the work stops; whoever waits sees it in the ledger.
+                subject=self.subject(
+                    handoff_id, "cancelled", chain.work, chain.owner or NOBODY
+                ),
+                payload=encode(receipt),
+                reason=reason,
+            )
+            try:
+                await self.ledger.append(draft, tail=chain.tail)
+            except LostRaceError:
+                continue
+            return True
+
+    def subject(self, handoff_id: UUID, kind: Kind, work: str, to: str) -> Subject:
+        """The subject of an event that this actor writes."""
+        return Subject(self.fleet, handoff_id, kind, work, self.actor, to)
+
+    def hear(self, stored: Stored) -> None:
+        """An event that is for us."""
+        if stored.event.kind == "cancelled":
+            self.on_cancel(stored.subject.handoff_id)
+        try:
+            self.lines.hear(stored)
+        except InvalidMessageError as error:
+            log.warning("answer.unreadable", subject=str(stored.subject), error=str(error))
+
+
+def check_same(ours: Envelope, stored: Envelope) -> None:
+    """Raises ConflictError where two handoffs with one id differ in content."""
+    differing = tuple(it for it in COMPARED if getattr(ours, it) != getattr(stored, it))
+    if differing:
+        raise ConflictError(ours.id, differing)
+
+
+@asynccontextmanager
+async def open_client(
+    url: str, actor: str, *, fleet: str, card: AgentCard | None = None
+) -> AsyncIterator[Client]:
+    """Connect an actor (with a card: an agent that joins the fleet).
+
+    Raises BusUnavailableError where there is no server, or no keeper answers in time; and out of the
+    block when NATS closes the connection for good.
+    """
+    async with (
+        connect(url, actor) as connection,
+        Publisher(connection) as publisher,
+        anyio.create_task_group() as tasks,
+    ):
+        settings = await _say_hello(connection, fleet, card)
+        client = Client(connection, publisher, fleet, settings)
+
+        await client.ledger.listen(answers_to(fleet, actor), client.hear)
+        tasks.start_soon(connection.wait_closed)
+        yield client
+        tasks.cancel_scope.cancel()
+
+
+async def _say_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
+    with anyio.move_on_after(HELLO_PATIENCE):
+        while True:
+            try:
+                return await ask_hello(connection, fleet, card)
+            except NoAnswerError:
+                await anyio.sleep(0.1)
+    raise BusUnavailableError(
+        f"no receipt keeper of the fleet {fleet!r} answers at {connection.address}: "
+        "start the bus with `batonbus up`, or a keeper with `batonbus run receipt-keeper`"
+    )

@@ -1,0 +1,69 @@
+"""What a handler is given beside the body: its text, its window, and the way to ask others."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from batonbus_schemas import Body, Delivery, Envelope, WindowEntry, render
+from batonbus_schemas.bodies import as_body
+
+from batonbus.logs import log
+from batonbus.rules.chain import keyed_id
+from batonbus.run.client import Client
+from batonbus.run.sent import Sent
+
+
+class Context:
+    """One handoff as its handler sees it."""
+
+    def __init__(self, client: Client, delivery: Delivery, *, accepted: int, attempt: int) -> None:
+        self._client = client
+        self._accepted = accepted
+        self.envelope: Envelope = delivery.envelope
+        self.window: tuple[WindowEntry, ...] = delivery.window
+        self.attempt = attempt
+        self.log: Any = log.bind(handoff=str(delivery.envelope.id))
+
+    @cached_property
+    def text(self) -> str:
+        """The assignment with its window as readable Markdown: what a command is given."""
+        return render(self.envelope, self.window)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The moment after which nobody waits for this any more."""
+        return self.envelope.deadline
+
+    async def send(
+        self,
+        to: str,
+        body: Body | str,
+        *,
+        key: str | None = None,
+        task: str | None = None,
+        after: Sequence[Sent] | None = None,
+        attempt: int = 1,
+        deadline: datetime | None = None,
+    ) -> Sent:
+        """Ask a role or an agent, and go on. `await sent.result()` gives its answer.
+
+        `key` names this send (default: `to`): after a crash the handler runs again from its start,
+        and the same key with the same content is the same handoff, answered at once. `after` names
+        the handoffs whose context the receiver shall see; without it, it sees what this handler
+        does. Raises ConflictError for the same key with other content.
+        """
+        envelope = Envelope(
+            id=keyed_id(self.envelope.id, key or to),
+            sender=self._client.actor,
+            to=to,
+            body=as_body(body),
+            work=self.envelope.work,
+            task=task or self.envelope.task,
+            reply_to=self._client.actor,
+            within=self.envelope.id,
+            after=None if after is None else tuple(it.settled_id for it in after),
+            attempt=attempt,
+            deadline=deadline,
+        )
+        return Sent(self._client, await self._client.send(envelope, accepted=self._accepted))

@@ -1,0 +1,65 @@
+"""What every process of the bus has: a connection, a ledger, a registry, the fleet's settings."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from msgspec import Struct
+
+from batonbus.logs import log
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.rules.settings import Settings
+from batonbus.wire.connection import Connection, connect
+from batonbus.wire.ledger import Ledger
+from batonbus.wire.publisher import Publisher
+from batonbus.wire.registry import Registry
+from batonbus.wire.topology import ensure_topology, read_clock
+
+CLOCK_INTERVAL = 60.0
+"""Seconds between two looks at the server's clock."""
+
+
+class Core(Struct, frozen=True):
+    """The bus's own tools, for its own actors: they may read the ledger."""
+
+    connection: Connection
+    ledger: Ledger
+    registry: Registry
+    settings: Settings
+    fleet: str
+
+
+@asynccontextmanager
+async def open_core(
+    url: str, actor: str, *, fleet: str, settings: Settings | None = None
+) -> AsyncIterator[Core]:
+    """Connect as one of the bus's actors, making or comparing the topology first.
+
+    Raises BusUnavailableError, TopologyError; and BusUnavailableError out of the block when NATS
+    closes the connection for good.
+    """
+    async with (
+        connect(url, actor) as connection,
+        Publisher(connection) as publisher,
+        anyio.create_task_group() as tasks,
+    ):
+        agreed = await ensure_topology(connection, fleet, settings)
+        tasks.start_soon(connection.wait_closed)
+        tasks.start_soon(_watch_clock, connection, fleet)
+        yield Core(
+            connection,
+            Ledger(connection, publisher, fleet),
+            Registry(connection, publisher, fleet),
+            agreed,
+            fleet,
+        )
+        tasks.cancel_scope.cancel()
+
+
+async def _watch_clock(connection: Connection, fleet: str) -> None:
+    while True:
+        await anyio.sleep(CLOCK_INTERVAL)
+        try:
+            await read_clock(connection, fleet)
+        except (NoAnswerError, BusUnavailableError) as error:
+            log.warning("clock.unread", error=str(error))

@@ -1,0 +1,32 @@
+"""Where the bus is: `BATONBUS_URL`, else what `batonbus up` wrote into the current folder."""
+
+import os
+from pathlib import Path
+
+from batonbus.rules.errors import BusUnavailableError
+from batonbus.run.bus import DEFAULT_FLEET
+
+STATE_FOLDER = ".batonbus"
+
+
+def address_file(folder: Path) -> Path:
+    """The file in which `batonbus up` keeps its address."""
+    return folder / STATE_FOLDER / "address"
+
+
+def find_url(folder: Path | None = None) -> str:
+    """The bus's address, which may hold credentials. Raises BusUnavailableError."""
+    if url := os.environ.get("BATONBUS_URL"):
+        return url
+    try:
+        return address_file(folder or Path.cwd()).read_text().strip()
+    except FileNotFoundError:
+        raise BusUnavailableError(
+            f"no bus in this folder ({STATE_FOLDER}/address is missing): "
+            "start one here with `batonbus up`, or set BATONBUS_URL"
+        ) from None
+
+
+def find_fleet() -> str:
+    """The fleet's name: `BATONBUS_FLEET`, else the default."""
+    return os.environ.get("BATONBUS_FLEET", DEFAULT_FLEET)

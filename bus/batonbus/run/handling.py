@@ -1,0 +1,265 @@
+"""One delivered handoff in the hands of an agent: accept, work, answer.
+
+`accepted` is written before the handler starts, the answer before the message is acked. Every write
+says under which accepted event it stands, so that a stale owner's answer changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from batonbus_schemas import (
+    Delivery,
+    Envelope,
+    InvalidMessageError,
+    Receipt,
+    Settlement,
+    TaskResult,
+    Then,
+    decode,
+    encode,
+)
+from msgspec import Struct
+from opentelemetry.trace import SpanKind
+
+from batonbus.logs import log
+from batonbus.rules.admission import expected_capabilities
+from batonbus.rules.chain import ATTEMPT_LIMIT, WINDOW_MANAGER, Chain, child_id
+from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain
+from batonbus.rules.ownership import claim, holds, retry_delay
+from batonbus.run.agent import Agent
+from batonbus.run.client import Client
+from batonbus.run.context import Context
+from batonbus.run.telemetry import span
+from batonbus.wire.feed import Received
+from batonbus.wire.ledger import Draft, Stored, to_stored
+from batonbus.wire.publisher import LostRaceError
+
+ELSEWHERE_DELAY = 0.5
+"""Seconds after which a message that this agent cannot take now is handed out again."""
+
+ERROR_LIMIT = 2000
+"""Characters of an exception's text that are stored."""
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """A handoff that this process owns, by its accepted event."""
+
+    delivery: Delivery
+    accepted: int
+    attempt: int
+    trace: Mapping[str, str]
+
+    @property
+    def envelope(self) -> Envelope:
+        """The handoff as it was delivered."""
+        return self.delivery.envelope
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What the owner writes: the event, its payload, and when a failed attempt comes again."""
+
+    kind: Literal["settled", "failed", "refused"]
+    content: Settlement | Receipt
+    reason: str = ""
+    retry_after: float | None = None
+
+
+class Handling:
+    """Takes messages of one agent, and answers them."""
+
+    def __init__(self, agent: Agent, client: Client) -> None:
+        self._agent = agent
+        self._client = client
+
+    async def accept(self, received: Received) -> Lease | None:
+        """Write `accepted` and return the lease, or leave the handoff: acked where nothing is left
+        to do, handed back where somebody else may own it or be able to do it."""
+        stored = to_stored(
+            received.subject, received.sequence, received.at, received.headers, received.data
+        )
+        if stored is None or stored.event.actor != WINDOW_MANAGER:
+            log.warning("security.foreign_delivery", subject=received.subject)
+            await received.ack()
+            return None
+        delivery = decode(stored.payload, Delivery)
+        if not expected_capabilities(delivery.envelope) <= set(self._agent.card.capabilities):
+            await received.nak(ELSEWHERE_DELAY)
+            return None
+        # A first delivery is the chain's tail; what a redelivery means, only the chain can say.
+        known = received.deliveries == 1
+        chain, owner_alive = _just_delivered(stored, delivery.envelope), None
+        while True:
+            if not known:
+                answer = await self._client.ask(delivery.envelope.id)
+                chain, owner_alive = answer.chain, answer.owner_alive
+            decision = claim(chain, owner_alive=owner_alive)
+            if decision.act == "drop":
+                await received.ack()
+                return None
+            if decision.act == "wait":
+                await received.nak(self._client.settings.presence_timeout / 2)
+                return None
+            try:
+                return await self._take(delivery, stored, chain, decision.attempt, decision.lease)
+            except LostRaceError:
+                known = False
+
+    async def _take(
+        self, delivery: Delivery, stored: Stored, chain: Chain, attempt: int, lease: int
+    ) -> Lease | None:
+        envelope = delivery.envelope
+        receipt = Receipt(
+            handoff_id=envelope.id,
+            state="accepted",
+            by=self._client.actor,
+            attempt=attempt,
+            lease=lease,
+        )
+        draft = self._draft(
+            envelope, "accepted", receipt, attempt=attempt, lease=lease, trace=stored.headers
+        )
+        sequence = await self._client.ledger.append(draft, tail=chain.tail)
+        event = "handoff.taken_over" if chain.stage == "accepted" else "handoff.accepted"
+        log.info(event, handoff=str(envelope.id), attempt=attempt, lease=lease)
+        return Lease(delivery=delivery, accepted=sequence, attempt=attempt, trace=stored.headers)
+
+    async def work(self, lease: Lease) -> tuple[Answer, dict[str, str]]:
+        """Run the handler; an exception is an answer too. Returns the answer and the trace context
+        of the work."""
+        envelope = lease.envelope
+        attributes = {"batonbus.handoff": str(envelope.id), "batonbus.attempt": lease.attempt}
+        name = f"process {self._agent.card.role}"
+        with span(name, SpanKind.CONSUMER, lease.trace, attributes) as trace:
+            try:
+                if not isinstance(envelope.body, self._agent.accepts):
+                    takes = " or ".join(it.__name__ for it in self._agent.accepts)
+                    raise Refuse(f"takes {takes}, not {type(envelope.body).__name__}")
+                context = Context(
+                    self._client, lease.delivery, accepted=lease.accepted, attempt=lease.attempt
+                )
+                outcome = await self._agent.handler(envelope.body, context)
+                return self._settled(lease, outcome), trace
+            except Refuse as error:
+                return self._refused(lease, error), trace
+            except Exception as error:
+                # The handler is not ours: whatever it raises is a failed attempt, and is stored.
+                log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
+                return self._failed(lease, error), trace
+
+    def _settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
+        if isinstance(outcome, TaskResult):
+            settlement = Settlement(result=outcome)
+        elif isinstance(outcome, Then):
+            # The bus completes it: what travels on is not the agent's to say.
+            following = Envelope(
+                id=child_id(lease.envelope.id),
+                sender=self._client.actor,
+                to=outcome.to,
+                body=outcome.body,
+            )
+            settlement = Settlement(result=outcome.result, next=following)
+        else:
+            raise TypeError(
+                f"the handler returned {type(outcome).__name__}: return a TaskResult, "
+                "or result.then(role, body)"
+            )
+        encode(settlement)
+        return Answer(kind="settled", content=settlement)
+
+    def _refused(self, lease: Lease, error: Refuse) -> Answer:
+        receipt = self._receipt(lease, "refused", error.reason)
+        return Answer(kind="refused", content=receipt, reason=error.reason)
+
+    def _failed(self, lease: Lease, error: Exception) -> Answer:
+        reason = f"{type(error).__name__}: {error}"[:ERROR_LIMIT]
+        asked = error.after if isinstance(error, TryAgain) else None
+        delay = retry_delay(lease.attempt, self._client.settings.retry_delay)
+        return Answer(
+            kind="failed",
+            content=self._receipt(lease, "failed", reason),
+            reason=reason,
+            retry_after=delay if asked is None else asked,
+        )
+
+    async def answer(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> bool:
+        """Write the answer; False where the handoff is not ours any more: then it is dropped."""
+        tail = lease.accepted
+        draft = self._answer_draft(lease, answer, trace)
+        while True:
+            try:
+                await self._client.ledger.append(draft, tail=tail)
+            except LostRaceError:
+                chain = (await self._client.ask(lease.envelope.id)).chain
+                if not holds(chain, self._client.actor, lease.accepted):
+                    log.warning("answer.stale", stage=chain.stage, owner=chain.owner)
+                    return False
+                tail = chain.tail
+            except MessageTooLargeError as error:
+                draft = self._answer_draft(lease, self._failed(lease, error), trace)
+            else:
+                log.info(f"handoff.{draft.subject.kind}", attempt=lease.attempt)
+                return True
+
+    def _answer_draft(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> Draft:
+        following = answer.content.next if isinstance(answer.content, Settlement) else None
+        return self._draft(
+            lease.envelope,
+            answer.kind,
+            answer.content,
+            accepted=lease.accepted,
+            attempt=lease.attempt,
+            reason=answer.reason,
+            following=following,
+            trace=trace,
+        )
+
+    def _receipt(self, lease: Lease, state: Literal["failed", "refused"], reason: str) -> Receipt:
+        return Receipt(
+            handoff_id=lease.envelope.id,
+            state=state,
+            by=self._client.actor,
+            reason=reason,
+            attempt=lease.attempt,
+        )
+
+    def _draft(
+        self,
+        envelope: Envelope,
+        kind: Literal["accepted", "settled", "failed", "refused"],
+        content: Receipt | Settlement,
+        *,
+        trace: Mapping[str, str],
+        accepted: int | None = None,
+        attempt: int | None = None,
+        lease: int | None = None,
+        reason: str = "",
+        following: Envelope | None = None,
+    ) -> Draft:
+        waiter = envelope.reply_to or envelope.sender
+        return Draft(
+            subject=self._client.subject(envelope.id, kind, envelope.work, waiter),
+            payload=encode(content),
+            accepted=accepted,
+            attempt=attempt,
+            lease=lease,
+            waiter=waiter,
+            reason=reason,
+            child=following.id if following else None,
+            child_to=following.to if following else None,
+            trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
+        )
+
+
+def is_last_attempt(lease: Lease) -> bool:
+    """Whether no attempt may follow this one."""
+    return lease.attempt >= ATTEMPT_LIMIT
+
+
+def _just_delivered(stored: Stored, envelope: Envelope) -> Chain:
+    return Chain(
+        id=envelope.id,
+        stage="delivered",
+        tail=stored.event.sequence,
+        delivered_sequence=stored.event.sequence,
+        attempt=envelope.attempt,
+    )

@@ -1,0 +1,116 @@
+"""What the keepers answer: the fleet's numbers, and the state of a chain to those in it."""
+
+import anyio
+import msgspec
+from batonbus_schemas import Envelope, Presence, Receipt, Settlement, decode, read_handoff
+
+from batonbus.rules.chain import Chain
+from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
+from batonbus.run.asking import CHAIN, HELLO, ChainAnswer, ChainQuestion, Hello, Welcome
+from batonbus.run.core import Core
+from batonbus.wire.ledger import Stored, fold_stored
+from batonbus.wire.service import serve
+from batonbus.wire.topology import ensure_addressee
+
+RECEIPTS = frozenset(
+    {"held", "overdue", "accepted", "refused", "failed", "dead", "cancelled"}
+)
+"""Events whose payload is a Receipt."""
+
+
+class NotPartOfItError(BatonbusError):
+    """Only those who are part of a handoff may ask for its state."""
+
+
+class KeeperService:
+    """Answers `hello` and `chain`, by a fresh read of the ledger."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        handlers = {HELLO: self._hello, CHAIN: self._chain}
+        async with serve(self._core.connection, self._core.fleet, handlers):
+            await anyio.sleep_forever()
+
+    async def _hello(self, actor: str, data: bytes) -> bytes:
+        card = msgspec.json.decode(data, type=Hello).card
+        if card is not None:
+            if card.id != actor:
+                raise InvalidTokenError(f"the card of agent {actor} says id", card.id)
+            for addressee in dict.fromkeys((card.role, card.id)):
+                await ensure_addressee(
+                    self._core.connection, self._core.fleet, addressee, self._core.settings
+                )
+        return msgspec.json.encode(Welcome(settings=self._core.settings))
+
+    async def _chain(self, actor: str, data: bytes) -> bytes:
+        question = msgspec.json.decode(data, type=ChainQuestion)
+        events = await self._core.ledger.read_chain(question.handoff_id)
+        agents = await self._agents()
+        chain = Chain(id=question.handoff_id)
+        for stored in events:
+            chain = fold_stored(chain, stored)
+        if events and not await self._is_part(actor, chain, events, agents):
+            raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
+        answer = ChainAnswer(
+            chain=chain,
+            owner_alive=self._owner_alive(chain, agents),
+            receipt=_last_receipt(chain, events),
+            settlement=_settlement(chain, events),
+            envelope=_envelope(events),
+        )
+        return msgspec.json.encode(answer)
+
+    async def _agents(self) -> list[Presence]:
+        try:
+            return await self._core.registry.list()
+        except NoAnswerError:
+            return []
+
+    async def _is_part(
+        self, actor: str, chain: Chain, events: list[Stored], agents: list[Presence]
+    ) -> bool:
+        names = {actor, *(it.card.role for it in agents if it.card.id == actor)}
+        if any(names & {it.event.actor, it.event.to, it.event.waiter} for it in events):
+            return True
+        return await self._owns_sender(actor, chain)
+
+    async def _owns_sender(self, actor: str, chain: Chain) -> bool:
+        """Whether the actor now owns the handoff in whose handler this one was sent: it took over
+        from the sender, and runs the handler again."""
+        under = await self._core.ledger.read(chain.sent_under) if chain.sent_under else None
+        if under is None:
+            return False
+        parent = await self._core.ledger.read_folded(Chain(id=under.subject.handoff_id))
+        return parent.owner == actor
+
+    def _owner_alive(self, chain: Chain, agents: list[Presence]) -> bool | None:
+        if chain.stage != "accepted":
+            return None
+        if any(it.card.id == chain.owner and chain.owner_sequence in it.working for it in agents):
+            return True
+        trusted = self._core.connection.connected_for >= self._core.settings.trust_after
+        return False if trusted else None
+
+
+def _last_receipt(chain: Chain, events: list[Stored]) -> Receipt | None:
+    for stored in reversed(events):
+        if stored.event.kind in RECEIPTS and stored.event.sequence not in chain.void:
+            return decode(stored.payload, Receipt)
+    return None
+
+
+def _settlement(chain: Chain, events: list[Stored]) -> Settlement | None:
+    for stored in events:
+        if stored.event.sequence == chain.settled_sequence:
+            return decode(stored.payload, Settlement)
+    return None
+
+
+def _envelope(events: list[Stored]) -> Envelope | None:
+    first = events[0] if events else None
+    if first is None or first.event.kind != "sent":
+        return None
+    return read_handoff(first.payload, sender=first.event.actor, to=first.event.to)

@@ -1,0 +1,131 @@
+"""Lines of handoffs that somebody waits for: what is known of each, and who is woken."""
+
+from uuid import UUID
+
+import anyio
+from batonbus_schemas import Receipt, Settlement, TaskResult, decode
+
+from batonbus.rules.chain import child_id
+from batonbus.rules.errors import Bounced
+from batonbus.run.asking import ChainAnswer
+from batonbus.wire.ledger import Stored
+
+ENDS_WITHOUT_RESULT = frozenset({"refused", "dead", "cancelled"})
+
+
+class Line:
+    """One handoff that was sent, and where it has come to: `current` moves on with `then`."""
+
+    def __init__(self, handoff_id: UUID) -> None:
+        self.root = handoff_id
+        self.current = handoff_id
+        self.first: Receipt | None = None
+        self.last: Receipt | None = None
+        self.settlement: Settlement | None = None
+        self.owner: str | None = None
+        self._changed = anyio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end of the line is known."""
+        stopped = self.last is not None and self.last.state in ENDS_WITHOUT_RESULT
+        return stopped or (self.settlement is not None and self.settlement.next is None)
+
+    def result(self) -> TaskResult:
+        """The result at the end of an ended line. Raises Bounced where it ended without one."""
+        if self.last is not None and self.last.state in ENDS_WITHOUT_RESULT:
+            raise Bounced(self.last)
+        if self.settlement is None:
+            raise RuntimeError(f"the line of handoff {self.root} has not ended")
+        return self.settlement.result
+
+    async def wait_change(self) -> None:
+        """Until something new is known."""
+        await self._changed.wait()
+
+    def note_receipt(self, receipt: Receipt) -> None:
+        """An answer to the current handoff; the root's first one is what its sender waits for."""
+        if receipt.handoff_id != self.current:
+            return
+        if receipt.handoff_id == self.root and self.first is None:
+            self.first = receipt
+        if receipt.state == "accepted":
+            self.owner = receipt.by
+        self.last = receipt
+        self._wake()
+
+    def note_settlement(self, handoff_id: UUID, by: str, settlement: Settlement) -> None:
+        """The current handoff is settled; where it hands on, the next one is current."""
+        if handoff_id != self.current:
+            return
+        if self.first is None:
+            self.first = Receipt(handoff_id=self.root, state="settled", by=by)
+        self.last = self.owner = None
+        self.settlement = settlement
+        if settlement.next is not None:
+            self.current = child_id(handoff_id)
+        self._wake()
+
+    def note_answer(self, answer: ChainAnswer) -> None:
+        """What the bus said when asked about the current handoff."""
+        chain = answer.chain
+        if answer.settlement is not None:
+            self.note_settlement(chain.id, chain.owner or "", answer.settlement)
+        elif answer.receipt is not None and answer.receipt != self.last:
+            self.note_receipt(answer.receipt)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+
+class Lines:
+    """All lines that this process waits for, by the handoff that each is at."""
+
+    def __init__(self) -> None:
+        self._lines: dict[UUID, list[Line]] = {}
+
+    def watch(self, line: Line) -> None:
+        """Tell this line what is heard of its current handoff from now on."""
+        self._lines.setdefault(line.current, []).append(line)
+
+    def forget(self, line: Line) -> None:
+        """Nobody waits for this line any more."""
+        self._unwatch(line, line.current)
+
+    def hear(self, stored: Stored) -> None:
+        """An event for us: tell those who wait for its handoff.
+        Raises InvalidMessageError where its payload is none of ours."""
+        handoff_id = stored.subject.handoff_id
+        watching = list(self._lines.get(handoff_id, []))
+        if not watching or stored.event.kind in {"sent", "delivered"}:
+            return
+        if stored.event.kind == "settled":
+            settlement = decode(stored.payload, Settlement)
+            # A message on the wire is no proof: only the owner's word is taken, and whoever is not
+            # known as the owner is looked up in the ledger when the line is next polled.
+            for line in [it for it in watching if it.owner == stored.event.actor]:
+                line.note_settlement(handoff_id, stored.event.actor, settlement)
+                self._follow(line, handoff_id)
+        else:
+            receipt = decode(stored.payload, Receipt)
+            for line in watching:
+                line.note_receipt(receipt)
+
+    def hear_asked(self, line: Line, answer: ChainAnswer) -> None:
+        """Tell this line what the bus said when it was asked."""
+        before = line.current
+        line.note_answer(answer)
+        self._follow(line, before)
+
+    def _follow(self, line: Line, before: UUID) -> None:
+        if line.current != before:
+            self._unwatch(line, before)
+            self.watch(line)
+
+    def _unwatch(self, line: Line, handoff_id: UUID) -> None:
+        watching = self._lines.get(handoff_id, [])
+        if line in watching:
+            watching.remove(line)
+        if not watching:
+            self._lines.pop(handoff_id, None)

@@ -1,0 +1,203 @@
+"""The receipt keeper: within 30 s every sender knows, and no handoff is forgotten.
+
+A fold of the ledger in memory, read again at each start: there is no state to lose. Any number run
+side by side; the compare-and-set decides who answered.
+"""
+
+import heapq
+import time
+from uuid import UUID
+
+import anyio
+from batonbus_schemas import Presence, Receipt, encode
+
+from batonbus.logs import bind, log
+from batonbus.rules.chain import RECEIPT_KEEPER, Chain
+from batonbus.rules.errors import NoAnswerError
+from batonbus.rules.receipts import Verdict, due_at, judge, judge_owned
+from batonbus.run.core import Core
+from batonbus.run.keeper_service import KeeperService
+from batonbus.wire.feed import ConsumerGoneError, Feed
+from batonbus.wire.ledger import Draft, fold_stored, to_stored
+from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.reader import read_from_start
+from batonbus.wire.subjects import NOBODY, Subject
+
+TICK = 0.1
+"""Seconds between two looks at what is due."""
+
+
+class ReceiptKeeper:
+    """Holds every open chain until it is final, and answers for those who do not."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._forget()
+
+    def _forget(self) -> None:
+        self._open: dict[UUID, Chain] = {}
+        self._due: list[tuple[float, UUID]] = []
+        self._ownerless_since: dict[UUID, float] = {}
+        self._caught_up = anyio.Event()
+
+    async def run(self) -> None:
+        """Read, judge and answer until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(KeeperService(self._core).run)
+            while True:
+                try:
+                    await self._keep()
+                except* ConsumerGoneError as group:
+                    log.warning("receipt_keeper.started_over", error=str(group.exceptions[0]))
+                    self._forget()
+
+    async def _keep(self) -> None:
+        async with (
+            read_from_start(self._core.connection, self._core.fleet) as feed,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self._fold, feed)
+            await self._caught_up.wait()
+            log.info("receipt_keeper.started", fleet=self._core.fleet, open=len(self._open))
+            tasks.start_soon(self._watch_owners)
+            await self._watch_due()
+
+    async def _fold(self, feed: Feed) -> None:
+        # A new fleet's ledger has nothing to catch up with, so no message will say so.
+        if await self._core.ledger.is_empty():
+            self._caught_up.set()
+        while True:
+            received = await feed.receive()
+            stored = to_stored(
+                received.subject, received.sequence, received.at, received.headers, b""
+            )
+            if stored is not None:
+                before = self._open.get(stored.subject.handoff_id)
+                chain = fold_stored(before or Chain(id=stored.subject.handoff_id), stored)
+                self._note(chain)
+                if chain.child is not None and chain.settled_sequence == received.sequence:
+                    self._expect_child(chain, stored.event.child_to, stored.event.at)
+            if received.pending == 0:
+                self._caught_up.set()
+            await feed.release()
+
+    def _note(self, chain: Chain) -> None:
+        self._ownerless_since.pop(chain.id, None)
+        if chain.final:
+            self._open.pop(chain.id, None)
+            return
+        self._open[chain.id] = chain
+        due = due_at(chain, self._core.settings)
+        if due is not None:
+            heapq.heappush(self._due, (due, chain.id))
+
+    def _expect_child(self, parent: Chain, to: str | None, at: float) -> None:
+        """A settled handoff's next one is open from that very event on."""
+        if parent.child is not None and parent.child not in self._open:
+            child = Chain(
+                id=parent.child,
+                began=at,
+                changed=at,
+                work=parent.work,
+                waiter=parent.waiter,
+                addressee=to,
+                sender=parent.owner,
+            )
+            self._note(child)
+
+    async def _watch_due(self) -> None:
+        while True:
+            now = self._core.connection.server_time()
+            due: list[Chain] = []
+            while self._due and self._due[0][0] <= now:
+                _, handoff_id = heapq.heappop(self._due)
+                chain = self._open.get(handoff_id)
+                if chain is not None and _is_due(chain, now, self._core):
+                    due.append(chain)
+            if due:
+                await self._answer(due, now)
+            await anyio.sleep(TICK)
+
+    async def _answer(self, due: list[Chain], now: float) -> None:
+        agents = await self._live_agents()
+        for chain in due:
+            listening = None if agents is None else _listening(agents, chain.addressee)
+            verdict = judge(chain, self._core.settings, now=now, agents=listening)
+            if verdict is not None:
+                await self._write(chain, verdict, waited=now - chain.began)
+
+    async def _live_agents(self) -> list[Presence] | None:
+        """The live agents, or None while nobody can know: after an outage the registry is empty
+        though all agents live."""
+        if self._core.connection.connected_for < self._core.settings.trust_after:
+            return None
+        try:
+            return await self._core.registry.list()
+        except NoAnswerError as error:
+            log.warning("registry.unread", error=str(error))
+            return None
+
+    async def _write(self, chain: Chain, verdict: Verdict, waited: float) -> None:
+        receipt = Receipt(
+            handoff_id=chain.id,
+            state=verdict.kind,
+            by=RECEIPT_KEEPER,
+            reason=verdict.reason,
+            attempt=chain.attempt if chain.owner else None,
+            waited_s=round(waited, 3),
+            listening=verdict.listening,
+        )
+        draft = Draft(
+            subject=Subject(
+                self._core.fleet,
+                chain.id,
+                verdict.kind,
+                chain.work,
+                RECEIPT_KEEPER,
+                chain.waiter or NOBODY,
+            ),
+            payload=encode(receipt),
+            waiter=chain.waiter,
+            addressee=chain.addressee,
+            reason=verdict.reason,
+        )
+        with bind(handoff=str(chain.id), work=chain.work):
+            try:
+                await self._core.ledger.append(draft, tail=chain.tail)
+            except LostRaceError:
+                # Somebody moved it on; that event is on its way to us and is judged anew.
+                return
+            log.info(f"handoff.{verdict.kind}", reason=verdict.reason, waited_s=receipt.waited_s)
+
+    async def _watch_owners(self) -> None:
+        """Notice accepted handoffs whose owner does not hold them any more."""
+        while True:
+            await anyio.sleep(self._core.settings.heartbeat)
+            agents = await self._live_agents()
+            if agents is None:
+                self._ownerless_since.clear()
+                continue
+            held = {(it.card.id, sequence) for it in agents for sequence in it.working}
+            for chain in [it for it in self._open.values() if it.stage == "accepted"]:
+                await self._check_owner(chain, (chain.owner, chain.owner_sequence) in held)
+
+    async def _check_owner(self, chain: Chain, alive: bool) -> None:
+        if alive:
+            self._ownerless_since.pop(chain.id, None)
+            return
+        now = time.monotonic()
+        since = self._ownerless_since.setdefault(chain.id, now)
+        verdict = judge_owned(chain, self._core.settings, ownerless_for=now - since)
+        if verdict is not None:
+            waited = self._core.connection.server_time() - chain.began
+            await self._write(chain, verdict, waited=waited)
+
+
+def _is_due(chain: Chain, now: float, core: Core) -> bool:
+    """Whether it is still due: a newer event may have given it a later moment."""
+    due = due_at(chain, core.settings)
+    return due is not None and due <= now
+
+
+def _listening(agents: list[Presence], addressee: str | None) -> list[Presence]:
+    return [it for it in agents if addressee in {it.card.role, it.card.id}]

@@ -1,0 +1,61 @@
+"""Spans of a handoff's steps; their context travels in NATS headers.
+
+The library uses OpenTelemetry's API alone. Where nobody configured an SDK there are no spans, and
+a foreign trace context passes through unchanged.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import ProxyTracerProvider, SpanKind
+
+CARRIED = frozenset({"traceparent", "tracestate", "baggage"})
+
+Attributes = Mapping[str, str | int]
+
+
+class _HeaderGetter(Getter[Mapping[str, str]]):
+    """Other languages write `Traceparent`; NATS headers keep the case, the default getter too."""
+
+    def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
+        found = [value for name, value in carrier.items() if name.lower() == key.lower()]
+        return found or None
+
+    def keys(self, carrier: Mapping[str, str]) -> list[str]:
+        return list(carrier)
+
+
+_getter = _HeaderGetter()
+
+
+def read_context(headers: Mapping[str, str]) -> Context:
+    """The trace context that headers carry."""
+    return propagate.extract(headers, getter=_getter)
+
+
+def is_configured() -> bool:
+    """Whether anybody records spans in this process."""
+    return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
+
+
+@contextmanager
+def span(
+    name: str,
+    kind: SpanKind,
+    headers: Mapping[str, str] | None = None,
+    attributes: Attributes | None = None,
+) -> Iterator[dict[str, str]]:
+    """A span around the block, child of what `headers` carry (None: of the current span); gives the
+    headers that hand its context on."""
+    if not is_configured():
+        yield {k.lower(): v for k, v in (headers or {}).items() if k.lower() in CARRIED}
+        return
+    parent = None if headers is None else read_context(headers)
+    tracer = trace.get_tracer("batonbus")
+    with tracer.start_as_current_span(name, parent, kind, attributes):
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        yield carrier

@@ -1,0 +1,178 @@
+"""The runtime of one agent: its slots, its presence, its lease on what it works on."""
+
+from uuid import UUID
+
+import anyio
+from anyio.abc import TaskGroup
+from batonbus_schemas import Presence
+from msgspec import Struct
+
+from batonbus.logs import bind, log
+from batonbus.rules.errors import NoAnswerError
+from batonbus.run.agent import Agent
+from batonbus.run.client import Client
+from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
+from batonbus.wire.feed import Feed, Received, open_feed
+from batonbus.wire.topology import role_consumer
+
+
+class Running(Struct):
+    """A handoff whose handler runs: its accepted event, and the way to stop it."""
+
+    accepted: int
+    scope: anyio.CancelScope
+    cancelled: bool = False
+
+
+class Worker:
+    """Runs one agent on a connected client."""
+
+    def __init__(self, agent: Agent, client: Client) -> None:
+        self._agent = agent
+        self._client = client
+        self._settings = client.settings
+        self._handling = Handling(agent, client)
+        self._free = agent.card.slots
+        self._running: dict[UUID, Running] = {}
+        self._changed = anyio.Event()
+        self._stopping = False
+        client.on_cancel = self._on_cancel
+
+    async def run(self, stop: anyio.Event) -> None:
+        """Work until `stop` is set; then let what runs finish inside the grace time, and hand the
+        rest back."""
+        connection, stream = self._client.connection, self._client.ledger.stream
+        card = self._agent.card
+        async with anyio.create_task_group() as tasks:
+            await self._put_presence()
+            tasks.start_soon(self._stay_present)
+            async with (
+                open_feed(connection, stream, role_consumer(card.role), window=card.slots) as role,
+                open_feed(connection, stream, role_consumer(card.id), window=card.slots) as own,
+                anyio.create_task_group() as handlers,
+            ):
+                handlers.start_soon(self._receive, role, handlers)
+                handlers.start_soon(self._receive, own, handlers)
+                log.info("agent.started", agent=card.id, role=card.role)
+                try:
+                    await stop.wait()
+                    self._stopping = True
+                    await role.stop()
+                    await own.stop()
+                    await self._finish()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._leave()
+                    handlers.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+
+    async def _finish(self) -> None:
+        self._wake()
+        with anyio.move_on_after(self._settings.stop_grace):
+            while self._running:
+                await self._changed.wait()
+
+    async def _leave(self) -> None:
+        """Gone from the registry first: what is handed back may be taken over at once."""
+        try:
+            await self._client.registry.remove(self._client.actor)
+        except NoAnswerError as error:
+            log.warning("presence.not_removed", error=str(error))
+        log.info("agent.stopped", agent=self._client.actor, unfinished=len(self._running))
+
+    async def _stay_present(self) -> None:
+        while True:
+            with anyio.move_on_after(self._settings.heartbeat):
+                await self._changed.wait()
+                # Many changes at once are one entry.
+                await anyio.sleep(self._settings.heartbeat / 20)
+            await self._put_presence()
+
+    async def _put_presence(self) -> None:
+        working = tuple(it.accepted for it in self._running.values())
+        presence = Presence(card=self._agent.card, working=working, stopping=self._stopping)
+        try:
+            await self._client.registry.put(presence)
+        except NoAnswerError as error:
+            log.warning("presence.not_put", error=str(error))
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    def _on_cancel(self, handoff_id: UUID) -> None:
+        running = self._running.get(handoff_id)
+        if running is not None:
+            running.cancelled = True
+            running.scope.cancel()
+
+    async def _receive(self, feed: Feed, handlers: TaskGroup) -> None:
+        while True:
+            try:
+                received = await feed.receive()
+            except anyio.EndOfStream:
+                return
+            if self._free == 0:
+                # The other feed took the last slot while this request was open.
+                await received.nak(ELSEWHERE_DELAY)
+                await feed.release()
+            else:
+                self._free -= 1
+                handlers.start_soon(self._handle, feed, received)
+
+    async def _handle(self, feed: Feed, received: Received) -> None:
+        try:
+            lease = await self._handling.accept(received)
+            if lease is not None:
+                envelope = lease.envelope
+                with bind(handoff=str(envelope.id), work=envelope.work, task=envelope.task):
+                    await self._hold(lease, received)
+        except Exception as error:
+            # The top of the loop: the next message must find a runtime that still works.
+            log.exception("handoff.not_handled", subject=received.subject, error=repr(error))
+            await received.nak(ELSEWHERE_DELAY)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await received.nak(0)
+            raise
+        finally:
+            self._free += 1
+            with anyio.CancelScope(shield=True):
+                await feed.release()
+
+    async def _hold(self, lease: Lease, received: Received) -> None:
+        """Own the handoff until it is answered, cancelled, or not ours any more."""
+        running = Running(accepted=lease.accepted, scope=anyio.CancelScope())
+        self._running[lease.envelope.id] = running
+        self._wake()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep_lease, received)
+                with running.scope:
+                    await self._answer(lease, received)
+                tasks.cancel_scope.cancel()
+        finally:
+            del self._running[lease.envelope.id]
+            self._wake()
+        if running.cancelled:
+            log.info("handoff.stopped", why="cancelled by its sender")
+            await received.ack()
+
+    async def _answer(self, lease: Lease, received: Received) -> None:
+        answer, trace = await self._handling.work(lease)
+        written = await self._handling.answer(lease, answer, trace)
+        if written and answer.retry_after is not None and not is_last_attempt(lease):
+            await received.nak(answer.retry_after)
+        else:
+            await received.ack()
+
+    async def _keep_lease(self, received: Received) -> None:
+        while True:
+            await anyio.sleep(self._settings.ack_wait / 3)
+            await received.in_progress()
+
+
+async def run_agent(agent: Agent, client: Client, stop: anyio.Event) -> None:
+    """Run an agent until `stop` is set. Raises TypeError where it has no handler."""
+    _ = agent.handler
+    await Worker(agent, client).run(stop)

@@ -1,0 +1,181 @@
+"""One connection to NATS, kept for ever, and closed only by us or with a clear error."""
+
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+
+from batonbus.logs import log
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.wire.subjects import check_token
+
+MINIMUM_SERVER = (2, 11)
+"""Older servers ignore the compare-and-set's subject filter without a word."""
+
+
+class ApiError(BusUnavailableError):
+    """JetStream answered a request with an error."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        self.code, self.err_code, self.description = code, err_code, description
+        super().__init__(f"JetStream error {err_code} ({code}): {description}")
+
+
+class _ErrorBody(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _ErrorBody | None = None
+
+
+class Connection:
+    """A connected NATS client with the few verbs that the bus needs."""
+
+    def __init__(self, client: Client, actor: str) -> None:
+        self.client = client
+        self.actor = actor
+        self.closed = anyio.Event()
+        self._connected_since = time.monotonic()
+        self._clock: tuple[float, float] | None = None
+
+    @property
+    def connected_for(self) -> float:
+        """Seconds since the last (re)connect; 0 while disconnected."""
+        return time.monotonic() - self._connected_since if self.client.is_connected else 0.0
+
+    @property
+    def address(self) -> str:
+        """Host and port of the server, without credentials."""
+        return without_credentials(self.client.connected_url.geturl() if self.client.connected_url else "")
+
+    def reconnected(self) -> None:
+        """Called when the client is connected again: what was known of the others is not any more.
+        """
+        self._connected_since = time.monotonic()
+        log.info("connection.restored", actor=self.actor)
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Publish without waiting for an answer. nats-py swallows a cancellation under
+        back-pressure, so it is checked for here."""
+        await self.client.publish(subject, payload, reply=reply)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+    async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
+        """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once
+        where nobody serves the subject, and BusUnavailableError where a service says no."""
+        try:
+            answer = await self.client.request(subject, payload, timeout=timeout)
+        except NoRespondersError as error:
+            raise NoAnswerError(f"nobody answers {subject}") from error
+        except (NatsTimeoutError, NatsError, OSError) as error:
+            raise NoAnswerError(f"no answer to {subject} within {timeout:g} s") from error
+        if problem := (answer.headers or {}).get("Nats-Service-Error"):
+            raise BusUnavailableError(f"{problem}: {answer.data.decode(errors='replace')}")
+        return answer.data
+
+    async def api(self, verb: str, body: object = None, *, timeout: float = 5.0) -> bytes:
+        """A JetStream API request. Raises ApiError where it answers with one, or NoAnswerError."""
+        payload = b"" if body is None else msgspec.json.encode(body)
+        data = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
+        error = msgspec.json.decode(data, type=_Answer).error
+        if error is not None:
+            raise ApiError(error.code, error.err_code, error.description)
+        return data
+
+    def set_clock(self, server_time: datetime) -> None:
+        """Note the server's time, as one of its answers just told it."""
+        self._clock = (server_time.timestamp(), time.monotonic())
+
+    def server_time(self) -> float:
+        """The server's clock in Unix seconds: its last word plus the monotonic time since. Never
+        the local wall clock, which may jump."""
+        if self._clock is None:
+            raise BusUnavailableError("the server's clock has not been read yet")
+        told, at = self._clock
+        return told + time.monotonic() - at
+
+    async def wait_closed(self) -> None:
+        """Returns never; raises when NATS closed the connection for good."""
+        await self.closed.wait()
+        raise BusUnavailableError(
+            f"NATS closed the connection of {self.actor} for good: "
+            "look at the server's log for the reason, then start this process again"
+        )
+
+
+def without_credentials(url: str) -> str:
+    """A server's address that may be shown."""
+    parts = urlsplit(url)
+    host = parts.hostname or url
+    return f"{parts.scheme or 'nats'}://{host}:{parts.port or 4222}"
+
+
+@asynccontextmanager
+async def connect(url: str, actor: str, *, connect_timeout: float = 5.0) -> AsyncIterator[Connection]:
+    """Connect as `actor`. Raises BusUnavailableError where no server answers within
+    `connect_timeout` seconds, or an old one does; later it reconnects for ever."""
+    check_token("actor", actor)
+    client = Client()
+    connection = Connection(client, actor)
+
+    async def on_error(error: Exception) -> None:
+        log.warning("connection.error", actor=actor, error=repr(error))
+
+    async def on_closed() -> None:
+        connection.closed.set()
+
+    async def on_disconnected() -> None:
+        log.warning("connection.lost", actor=actor)
+
+    async def on_reconnected() -> None:
+        connection.reconnected()
+
+    try:
+        with anyio.fail_after(connect_timeout):
+            await client.connect(
+                url,
+                name=f"batonbus {actor}",
+                inbox_prefix=f"_INBOX_{actor}",
+                # Jitter: a fleet that lost its server must not come back in one instant.
+                reconnect_time_wait=random.uniform(0.05, 0.3),  # type: ignore[arg-type]  # noqa: S311
+                max_reconnect_attempts=-1,
+                error_cb=on_error,
+                closed_cb=on_closed,
+                disconnected_cb=on_disconnected,
+                reconnected_cb=on_reconnected,
+                skip_subject_validation=True,
+                pending_size=16 * 1024 * 1024,
+            )
+    except (OSError, NatsError, TimeoutError) as error:
+        await client.close()
+        raise BusUnavailableError(
+            f"no NATS server answers at {without_credentials(url)} ({type(error).__name__}): "
+            "start one with `batonbus up`, or set BATONBUS_URL"
+        ) from error
+    try:
+        _check_version(client)
+        yield connection
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+            await client.close()
+
+
+def _check_version(client: Client) -> None:
+    version = client.connected_server_version
+    if (version.major, version.minor) < MINIMUM_SERVER:
+        raise BusUnavailableError(
+            f"nats-server {version.major}.{version.minor}.{version.patch} is too old: it ignores "
+            "compare-and-set filters; use 2.11.16, 2.12.7, 2.14.0 or newer"
+        )

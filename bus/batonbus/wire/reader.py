@@ -1,0 +1,37 @@
+"""Reading the whole ledger in order, headers only, and then what comes: for whoever folds chains.
+
+A helper consumer of its own, which the server forgets soon after its reader is gone.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+from batonbus.wire.connection import Connection
+from batonbus.wire.feed import Feed, open_feed
+from batonbus.wire.subjects import stream_name
+
+BATCH = 1000
+"""Messages requested at a time: one request for everything gets the client cut off."""
+
+FORGET_AFTER = 60
+"""Seconds without a reader after which the server removes the consumer."""
+
+
+@asynccontextmanager
+async def read_from_start(
+    connection: Connection, fleet: str, *, headers_only: bool = True
+) -> AsyncIterator[Feed]:
+    """A feed of every event from the ledger's first on; `received.pending` is 0 at its head."""
+    stream, name = stream_name(fleet), f"reader-{uuid4().hex[:12]}"
+    config = {
+        "name": name,
+        "ack_policy": "none",
+        "deliver_policy": "all",
+        "headers_only": headers_only,
+        "inactive_threshold": FORGET_AFTER * 1_000_000_000,
+    }
+    body = {"stream_name": stream, "config": config, "action": "create"}
+    await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+    async with open_feed(connection, stream, name, window=BATCH) as feed:
+        yield feed

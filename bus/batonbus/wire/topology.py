@@ -1,0 +1,226 @@
+"""The stream, the consumers and the registry that a fleet needs, made or compared at each start.
+
+The fleet's settings are stored with the stream, so that every process goes by the same numbers.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from batonbus.logs import log
+from batonbus.rules.errors import TopologyError
+from batonbus.rules.settings import Settings
+from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.subjects import (
+    all_events,
+    check_token,
+    deliveries_to,
+    kind_filter,
+    registry_bucket,
+    stream_name,
+)
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+SETTINGS_KEY = "batonbus.settings"
+WINDOW_MANAGER_CONSUMER = "window-manager"
+
+ROLE_PENDING = 50_000
+"""Un-acked messages that a role's consumer may have: above any number of agents times slots."""
+
+
+class _Info(msgspec.Struct):
+    config: dict[str, Any]
+    ts: datetime | None = None
+    state: dict[str, Any] = {}
+
+
+_decode_info = msgspec.json.Decoder(_Info).decode
+
+
+def role_consumer(addressee: str) -> str:
+    """The durable consumer of a role's or an agent's deliveries."""
+    return f"to-{check_token('addressee', addressee)}"
+
+
+def ledger_config(fleet: str, settings: Settings) -> dict[str, Any]:
+    """The ledger: no age limit, for an age limit cuts chains in the middle."""
+    return {
+        "name": stream_name(fleet),
+        "description": "Batonbus: every event of every handoff",
+        "subjects": [all_events(fleet)],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "allow_direct": True,
+        "deny_delete": False,
+        "metadata": {SETTINGS_KEY: msgspec.json.encode(settings).decode()},
+    }
+
+
+def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
+    """A key-value bucket whose entries end when their heartbeats do."""
+    bucket = registry_bucket(fleet)
+    age = int(settings.presence_timeout * 1e9)
+    return {
+        "name": f"KV_{bucket}",
+        "description": "Batonbus: the live agents",
+        "subjects": [f"$KV.{bucket}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "max_age": age,
+        "duplicate_window": min(age, 120_000_000_000),
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+
+
+def consumer_config(name: str, filters: list[str], settings: Settings, pending: int) -> dict[str, Any]:
+    """A durable pull consumer without a limit on deliveries: attempts are counted in the chain."""
+    one = {"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}
+    return {
+        "name": name,
+        "durable_name": name,
+        "ack_policy": "explicit",
+        "deliver_policy": "all",
+        "ack_wait": int(settings.ack_wait * 1e9),
+        "max_deliver": -1,
+        "max_ack_pending": pending,
+        **one,
+    }
+
+
+async def ensure_topology(
+    connection: Connection, fleet: str, wanted: Settings | None = None
+) -> Settings:
+    """Make what is missing, compare what is there, and return the fleet's settings.
+
+    `wanted` None takes the stored settings (or the defaults for a new fleet). Raises TopologyError
+    that names each difference.
+    """
+    check_token("fleet", fleet)
+    settings = await _ensure_ledger(connection, fleet, wanted)
+    await _ensure_stream(connection, registry_config(fleet, settings))
+    filters = [kind_filter(fleet, "sent"), kind_filter(fleet, "settled")]
+    # No limit on what waits un-acked: held handoffs must not block new ones.
+    config = consumer_config(WINDOW_MANAGER_CONSUMER, filters, settings, -1)
+    await _ensure_consumer(connection, stream_name(fleet), config)
+    return settings
+
+
+async def ensure_addressee(
+    connection: Connection, fleet: str, addressee: str, settings: Settings
+) -> None:
+    """Make or compare the consumer of a role's or an agent's deliveries."""
+    name = role_consumer(addressee)
+    config = consumer_config(name, [deliveries_to(fleet, addressee)], settings, ROLE_PENDING)
+    await _ensure_consumer(connection, stream_name(fleet), config)
+
+
+async def read_settings(connection: Connection, fleet: str) -> Settings:
+    """The settings stored with the ledger; also notes the server's clock.
+    Raises TopologyError where there is no ledger."""
+    info = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
+    if info is None:
+        raise TopologyError(
+            f"there is no ledger of the fleet {fleet!r} at {connection.address}: "
+            "start the bus with `batonbus up`"
+        )
+    return _stored_settings(info)
+
+
+async def read_clock(connection: Connection, fleet: str) -> None:
+    """Note the server's clock. Raises TopologyError, NoAnswerError."""
+    await read_settings(connection, fleet)
+
+
+async def _ensure_ledger(
+    connection: Connection, fleet: str, wanted: Settings | None
+) -> Settings:
+    info = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
+    if info is None:
+        settings = wanted or Settings()
+        await _create(connection, ledger_config(fleet, settings))
+        return await read_settings(connection, fleet)
+    settings = _stored_settings(info)
+    if wanted is not None and wanted != settings:
+        stored = msgspec.to_builtins(settings)
+        asked = msgspec.to_builtins(wanted)
+        raise TopologyError(_explain(f"the settings of fleet {fleet!r}", differences(asked, stored)))
+    _compare(f"stream {stream_name(fleet)}", ledger_config(fleet, settings), info.config)
+    return settings
+
+
+def _stored_settings(info: _Info) -> Settings:
+    metadata: dict[str, str] = info.config.get("metadata") or {}
+    return msgspec.json.decode(metadata.get(SETTINGS_KEY, "{}"), type=Settings)
+
+
+async def _ensure_stream(connection: Connection, config: dict[str, Any]) -> None:
+    info = await _info(connection, f"STREAM.INFO.{config['name']}", STREAM_NOT_FOUND)
+    if info is None:
+        await _create(connection, config)
+    else:
+        _compare(f"stream {config['name']}", config, info.config)
+
+
+async def _create(connection: Connection, config: dict[str, Any]) -> None:
+    await connection.api(f"STREAM.CREATE.{config['name']}", config)
+    log.info("stream.created", stream=config["name"])
+
+
+async def _ensure_consumer(connection: Connection, stream: str, config: dict[str, Any]) -> None:
+    name = config["name"]
+    info = await _info(connection, f"CONSUMER.INFO.{stream}.{name}", CONSUMER_NOT_FOUND)
+    if info is None:
+        # "create" would silently keep an existing consumer's other settings; two starters at once
+        # ask for the same ones, so the second finds its wish fulfilled.
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+        log.info("consumer.created", stream=stream, consumer=name)
+    else:
+        _compare(f"consumer {name} of {stream}", config, info.config)
+
+
+async def _info(connection: Connection, verb: str, missing: int) -> _Info | None:
+    try:
+        info = _decode_info(await connection.api(verb))
+    except ApiError as error:
+        if error.err_code == missing:
+            return None
+        raise
+    if info.ts is not None:
+        connection.set_clock(info.ts)
+    return info
+
+
+def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Each key of `wanted` that `found` has otherwise, with both values."""
+    return [
+        f"{key} is {found.get(key)!r}, needed {value!r}"
+        for key, value in wanted.items()
+        if key != "metadata" and _plain(found.get(key)) != _plain(value)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """The server leaves out what is empty."""
+    return value or None
+
+
+def _compare(what: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    differing = differences(wanted, found)
+    if differing:
+        raise TopologyError(_explain(what, differing))
+
+
+def _explain(what: str, differing: list[str]) -> str:
+    return (
+        f"{what} on the server differs: {'; '.join(differing)}. "
+        "Change it there, or give this bus a fleet name of its own"
+    )
