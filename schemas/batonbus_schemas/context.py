@@ -48,7 +48,19 @@ class ContextHandoff(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 def first_lines(text: str, limit: int) -> list[str]:
     """The first `limit` non-empty lines of a text, each exactly as it stands."""
-    return [line for line in text.splitlines() if line.strip()][:limit]
+    return _lines(text)[:limit]
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def shown(field_name: str, text: str) -> tuple[str, int]:
+    """What of a field stands in an assignment: its first non-empty lines, to the field's limit in
+    `SHOWN_LINES`, and how many more there are."""
+    lines = _lines(text)
+    limit = SHOWN_LINES[field_name]
+    return "\n".join(lines[:limit]), max(len(lines) - limit, 0)
 
 
 class Edge(enum.Enum):

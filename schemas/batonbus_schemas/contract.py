@@ -4,6 +4,7 @@ The contract is open: unknown keys are kept at every level and travel on unchang
 carries the document itself (`HandoffV1.document`) and reads it through typed views.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -124,21 +125,25 @@ class HandoffV1(
         return msgspec.convert(self.document, ContractV1)
 
     def context(self) -> ContextHandoff | None:
-        """How this document stands in a window: what ← progress, why ← decisions, caution ←
-        constraints, incomplete ← open questions. None where it tells of no progress."""
+        """How this document stands in a window: what ← progress, why ← decisions with rationale,
+        caution ← constraints, incomplete ← open questions. None where it tells of no progress."""
         bundle = self.contract.bundle
         progress = bundle.progress
-        what = [progress.summary, *progress.completed_steps, progress.current_step]
-        if not any(line.strip() for line in what):
+        what = _lines([progress.summary, *progress.completed_steps, progress.current_step])
+        if not what:
             return None
         return ContextHandoff(
-            what="\n".join(line for line in what if line.strip()),
-            why="\n".join(
-                f"{choice.decision}: {choice.rationale}" if choice.rationale else choice.decision
+            what=what,
+            why=_lines(
+                ": ".join(part for part in (choice.decision, choice.rationale) if part.strip())
                 for choice in bundle.decisions
             ),
-            caution="\n".join(
-                f"must not change: {it}" for it in bundle.constraints.must_not_change
+            caution=_lines(
+                f"must not change: {name}" for name in bundle.constraints.must_not_change
             ),
-            incomplete="\n".join(bundle.open_questions),
+            incomplete=_lines(bundle.open_questions),
         )
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(text for text in texts if text.strip())
