@@ -1,4 +1,4 @@
-"""Batonbus: a durable bus on NATS JetStream by which fleets of AI agents hand work to each other."""
+"""A durable bus on NATS JetStream by which fleets of AI agents hand work to each other."""
 
 from batonbus.rules.errors import (
     BatonbusError,

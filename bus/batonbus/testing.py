@@ -1,4 +1,4 @@
-"""A bus for tests: the real server on a temporary folder, with the window manager and the keeper."""
+"""A bus for tests: the real server on a temporary folder, with window manager and keeper."""
 
 import tempfile
 from contextlib import AsyncExitStack
@@ -11,7 +11,7 @@ import anyio
 from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.settings import Settings
 from batonbus.run.agent import Agent
-from batonbus.run.bus import DEFAULT_FLEET, Bus, serve
+from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.core import open_core
 from batonbus.run.receipt_keeper import ReceiptKeeper
 from batonbus.run.window_manager import WindowManager

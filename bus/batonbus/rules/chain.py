@@ -27,7 +27,8 @@ Stage = Literal["none"] | Kind
 
 KINDS: frozenset[Kind] = frozenset(get_args(Kind))
 FINAL: frozenset[Stage] = frozenset({"refused", "settled", "dead", "cancelled"})
-OPEN: frozenset[Stage] = frozenset({*KINDS, "none"} - FINAL)
+OPEN: frozenset[Stage] = KINDS - FINAL
+"""Stages of a chain that has begun and not ended."""
 
 WINDOW_MANAGER = "window-manager"
 RECEIPT_KEEPER = "receipt-keeper"
@@ -49,8 +50,8 @@ MAY_FOLLOW: Mapping[Kind, frozenset[Stage]] = {
     "refused": frozenset({"sent", "delivered", "held", "overdue", "accepted"}),
     "failed": frozenset({"accepted"}),
     "settled": frozenset({"accepted"}),
-    "dead": OPEN - {"none"},
-    "cancelled": OPEN - {"none"},
+    "dead": OPEN,
+    "cancelled": OPEN,
 }
 
 BUS_WRITES: Mapping[Kind, frozenset[str]] = {

@@ -12,8 +12,7 @@ from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What to do: `take` it as this attempt and lease, `drop` it for good, or `wait` and ask again.
-    """
+    """`take` it as this attempt and lease, `drop` it for good, or `wait` and ask again."""
 
     act: Literal["take", "drop", "wait"]
     attempt: int = 0
@@ -25,7 +24,9 @@ def claim(chain: Chain, *, owner_alive: bool | None) -> Claim:
     that is known to be gone loses its handoff."""
     if chain.final:
         return Claim(act="drop")
-    if chain.stage == "accepted" and (owner_alive is not False or chain.takeovers >= TAKEOVER_LIMIT):
+    if chain.stage == "accepted" and (
+        owner_alive is not False or chain.takeovers >= TAKEOVER_LIMIT
+    ):
         return Claim(act="wait")
     if chain.next_attempt > ATTEMPT_LIMIT or chain.delivered_sequence is None:
         return Claim(act="wait")
@@ -34,12 +35,9 @@ def claim(chain: Chain, *, owner_alive: bool | None) -> Claim:
 
 def holds(chain: Chain, actor: str, accepted: int) -> bool:
     """Whether `actor` still owns this handoff by that accepted event."""
-    return (
-        chain.stage == "accepted" and chain.owner == actor and chain.owner_sequence == accepted
-    )
+    return chain.stage == "accepted" and chain.owner == actor and chain.owner_sequence == accepted
 
 
 def retry_delay(attempt: int, base: float) -> float:
-    """Seconds between a failed attempt and the next one: `base`, and four times as long each time.
-    """
+    """Seconds between a failed attempt and the next one: `base`, then four times as long."""
     return base * 4.0 ** (attempt - 1)

@@ -7,11 +7,11 @@ for it. A handoff that nobody ends is given up on, never forgotten.
 from collections.abc import Sequence
 from typing import Literal
 
-from batonbus_schemas import Presence
 from msgspec import Struct
 
 from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
 from batonbus.rules.settings import Settings
+from batonbus_schemas import Presence
 
 BUSY = "busy"
 
@@ -71,9 +71,7 @@ def _answer(chain: Chain, agents: Sequence[Presence] | None) -> Verdict:
     return Verdict(kind="overdue", reason=reason, listening=listening)
 
 
-def judge_owned(
-    chain: Chain, settings: Settings, *, ownerless_for: float | None
-) -> Verdict | None:
+def judge_owned(chain: Chain, settings: Settings, *, ownerless_for: float | None) -> Verdict | None:
     """What to write about an accepted handoff whose owner is gone.
 
     `ownerless_for` is how long (seconds) the keeper has known that the owner does not hold it, or

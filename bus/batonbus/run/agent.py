@@ -2,16 +2,16 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints
 from uuid import uuid4
-
-from batonbus_schemas import AgentCard, Body, TaskResult, Then
 
 from batonbus.run.context import Context
 from batonbus.wire.subjects import check_token
+from batonbus_schemas import AgentCard, Body, TaskResult, Then
 
 Handler = Callable[[Any, Context], Awaitable[TaskResult | Then]]
-H = TypeVar("H", bound=Callable[..., Awaitable[TaskResult | Then]])
+P = ParamSpec("P")
+R = TypeVar("R", bound=TaskResult | Then)
 
 BODY_TYPES: tuple[type, ...] = get_args(Body)
 
@@ -50,10 +50,12 @@ class Agent:
     def handler(self) -> Handler:
         """The function that works. Raises TypeError where none was registered."""
         if self._handler is None:
-            raise TypeError(f"agent {self.card.id} has no handler: decorate one with @agent.handles")
+            raise TypeError(
+                f"agent {self.card.id} has no handler: decorate one with @agent.handles"
+            )
         return self._handler
 
-    def handles(self, function: H) -> H:
+    def handles(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Register the handler: `async def work(task: Dispatch, ctx: Context) -> TaskResult`.
 
         Its first annotation (a body, or a union of them) says what it takes; other bodies are
@@ -64,14 +66,14 @@ class Agent:
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) != 2:
             raise TypeError(f"{function.__qualname__} must take a body and a Context")
-        annotation = get_type_hints(function).get(parameters[0])
-        accepts = get_args(annotation) or (annotation,)
+        annotation: Any = get_type_hints(function).get(parameters[0])
+        accepts: tuple[type, ...] = tuple(get_args(annotation)) or (annotation,)
         if not set(accepts) <= set(BODY_TYPES):
             names = ", ".join(it.__name__ for it in BODY_TYPES)
             raise TypeError(
                 f"{function.__qualname__} must annotate {parameters[0]!r} with one of {names}"
             )
-        self.set_handler(function, accepts)
+        self.set_handler(cast("Handler", function), accepts)
         return function
 
     def set_handler(self, handler: Handler, accepts: tuple[type, ...]) -> None:

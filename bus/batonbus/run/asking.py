@@ -3,17 +3,16 @@
 from uuid import UUID
 
 import msgspec
-from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection
 from batonbus.wire.subjects import ask_subject
+from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
 
 HELLO = "hello"
 CHAIN = "chain"
-
 
 
 class Hello(Struct, frozen=True, kw_only=True):

@@ -8,14 +8,14 @@ from typing import Self
 from uuid import UUID, uuid4, uuid5
 
 import anyio
-from batonbus_schemas import Body, Envelope
-from batonbus_schemas.bodies import as_body
-from batonbus_schemas.envelope import ADHOC
 
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client, open_client
 from batonbus.run.sent import Sent
 from batonbus.run.worker import run_agent
+from batonbus_schemas import Body, Envelope
+from batonbus_schemas.bodies import as_body
+from batonbus_schemas.envelope import ADHOC
 
 DEFAULT_FLEET = "default"
 

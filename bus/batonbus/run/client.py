@@ -1,13 +1,11 @@
 """A connected actor that may not read the ledger: it writes its own events, hears what is for it,
 and asks the bus for the rest."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
 import anyio
-from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, encode
-from msgspec import Struct
 from opentelemetry.trace import SpanKind
 
 from batonbus.logs import log
@@ -22,6 +20,7 @@ from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.subjects import NOBODY, Subject, answers_to
+from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, encode
 
 HELLO_PATIENCE = 10.0
 """Seconds that a joining process waits for the first keeper to answer."""
@@ -129,9 +128,7 @@ class Client:
             )
             draft = Draft(
                 # For its owner, so that the work stops; whoever waits sees it in the ledger.
-                subject=self.subject(
-                    handoff_id, "cancelled", chain.work, chain.owner or NOBODY
-                ),
+                subject=self.subject(handoff_id, "cancelled", chain.work, chain.owner or NOBODY),
                 payload=encode(receipt),
                 reason=reason,
             )
@@ -165,11 +162,11 @@ def check_same(ours: Envelope, stored: Envelope) -> None:
 @asynccontextmanager
 async def open_client(
     url: str, actor: str, *, fleet: str, card: AgentCard | None = None
-) -> AsyncIterator[Client]:
+) -> AsyncGenerator[Client]:
     """Connect an actor (with a card: an agent that joins the fleet).
 
-    Raises BusUnavailableError where there is no server, or no keeper answers in time; and out of the
-    block when NATS closes the connection for good.
+    Raises BusUnavailableError where there is no server, or no keeper answers in time; and out of
+    the block when NATS closes the connection for good.
     """
     async with (
         connect(url, actor) as connection,

@@ -11,13 +11,25 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 
 import anyio
-from batonbus_schemas import InvalidMessageError, TaskResult, decode
 
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
+from batonbus_schemas import InvalidMessageError, TaskResult, decode
 
 KEPT_VARIABLES = frozenset(
-    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM"}
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+    }
 )
 """All that a command sees of our environment, unless its caller names more."""
 

@@ -5,13 +5,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from batonbus_schemas import Body, Delivery, Envelope, WindowEntry, render
-from batonbus_schemas.bodies import as_body
-
 from batonbus.logs import log
 from batonbus.rules.chain import keyed_id
 from batonbus.run.client import Client
 from batonbus.run.sent import Sent
+from batonbus_schemas import Body, Delivery, Envelope, WindowEntry, render
+from batonbus_schemas.bodies import as_body
 
 
 class Context:

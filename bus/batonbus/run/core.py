@@ -1,6 +1,6 @@
 """What every process of the bus has: a connection, a ledger, a registry, the fleet's settings."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -32,7 +32,7 @@ class Core(Struct, frozen=True):
 @asynccontextmanager
 async def open_core(
     url: str, actor: str, *, fleet: str, settings: Settings | None = None
-) -> AsyncIterator[Core]:
+) -> AsyncGenerator[Core]:
     """Connect as one of the bus's actors, making or comparing the topology first.
 
     Raises BusUnavailableError, TopologyError; and BusUnavailableError out of the block when NATS

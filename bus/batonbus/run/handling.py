@@ -7,17 +7,6 @@ says under which accepted event it stands, so that a stale owner's answer change
 from collections.abc import Mapping
 from typing import Literal
 
-from batonbus_schemas import (
-    Delivery,
-    Envelope,
-    InvalidMessageError,
-    Receipt,
-    Settlement,
-    TaskResult,
-    Then,
-    decode,
-    encode,
-)
 from msgspec import Struct
 from opentelemetry.trace import SpanKind
 
@@ -33,6 +22,16 @@ from batonbus.run.telemetry import span
 from batonbus.wire.feed import Received
 from batonbus.wire.ledger import Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
+from batonbus_schemas import (
+    Delivery,
+    Envelope,
+    Receipt,
+    Settlement,
+    TaskResult,
+    Then,
+    decode,
+    encode,
+)
 
 ELSEWHERE_DELAY = 0.5
 """Seconds after which a message that this agent cannot take now is handed out again."""
@@ -127,7 +126,10 @@ class Handling:
         """Run the handler; an exception is an answer too. Returns the answer and the trace context
         of the work."""
         envelope = lease.envelope
-        attributes = {"batonbus.handoff": str(envelope.id), "batonbus.attempt": lease.attempt}
+        attributes: dict[str, str | int] = {
+            "batonbus.handoff": str(envelope.id),
+            "batonbus.attempt": lease.attempt,
+        }
         name = f"process {self._agent.card.role}"
         with span(name, SpanKind.CONSUMER, lease.trace, attributes) as trace:
             try:
@@ -141,15 +143,14 @@ class Handling:
                 return self._settled(lease, outcome), trace
             except Refuse as error:
                 return self._refused(lease, error), trace
-            except Exception as error:
-                # The handler is not ours: whatever it raises is a failed attempt, and is stored.
+            except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
                 log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
                 return self._failed(lease, error), trace
 
     def _settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
         if isinstance(outcome, TaskResult):
             settlement = Settlement(result=outcome)
-        elif isinstance(outcome, Then):
+        elif isinstance(outcome, Then):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
             # The bus completes it: what travels on is not the agent's to say.
             following = Envelope(
                 id=child_id(lease.envelope.id),

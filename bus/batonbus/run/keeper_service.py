@@ -2,7 +2,6 @@
 
 import anyio
 import msgspec
-from batonbus_schemas import Envelope, Presence, Receipt, Settlement, decode, read_handoff
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
@@ -11,10 +10,9 @@ from batonbus.run.core import Core
 from batonbus.wire.ledger import Stored, fold_stored
 from batonbus.wire.service import serve
 from batonbus.wire.topology import ensure_addressee
+from batonbus_schemas import Envelope, Presence, Receipt, Settlement, decode, read_handoff
 
-RECEIPTS = frozenset(
-    {"held", "overdue", "accepted", "refused", "failed", "dead", "cancelled"}
-)
+RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead", "cancelled"})
 """Events whose payload is a Receipt."""
 
 

@@ -3,12 +3,12 @@
 from uuid import UUID
 
 import anyio
-from batonbus_schemas import Receipt, Settlement, TaskResult, decode
 
 from batonbus.rules.chain import child_id
 from batonbus.rules.errors import Bounced
 from batonbus.run.asking import ChainAnswer
 from batonbus.wire.ledger import Stored
+from batonbus_schemas import Receipt, Settlement, TaskResult, decode
 
 ENDS_WITHOUT_RESULT = frozenset({"refused", "dead", "cancelled"})
 

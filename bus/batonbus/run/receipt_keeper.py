@@ -9,7 +9,6 @@ import time
 from uuid import UUID
 
 import anyio
-from batonbus_schemas import Presence, Receipt, encode
 
 from batonbus.logs import bind, log
 from batonbus.rules.chain import RECEIPT_KEEPER, Chain
@@ -22,6 +21,7 @@ from batonbus.wire.ledger import Draft, fold_stored, to_stored
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.reader import read_from_start
 from batonbus.wire.subjects import NOBODY, Subject
+from batonbus_schemas import Presence, Receipt, encode
 
 TICK = 0.1
 """Seconds between two looks at what is due."""

@@ -4,12 +4,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from uuid import UUID
 
-from batonbus_schemas import ContextHandoff, Delivery, HandoffV1, Parent, Settlement, decode
-
 from batonbus.rules.chain import Chain
 from batonbus.rules.lineage import LineageError, Record
 from batonbus.rules.settings import CACHED_RECORDS
 from batonbus.wire.ledger import Ledger, Stored, fold_stored
+from batonbus_schemas import ContextHandoff, Delivery, HandoffV1, Parent, Settlement, decode
 
 
 class Records:

@@ -3,19 +3,18 @@
 from uuid import UUID
 
 import anyio
-from batonbus_schemas import Receipt, TaskResult
 
 from batonbus.rules.errors import Bounced, NoAnswerError
 from batonbus.run.client import Client
 from batonbus.run.lines import Line
+from batonbus_schemas import Receipt, TaskResult
 
 RECEIPT_MARGIN = 5.0
 """Seconds that an answer may be on its way after the keeper's deadline."""
 
 
 class Sent:
-    """What `send` gives: two clocks, the receipt (within 30 s) and the result (it may take hours).
-    """
+    """What `send` gives: two clocks, the receipt (within 30 s) and the result (maybe hours)."""
 
     def __init__(self, client: Client, line: Line) -> None:
         self._client = client
@@ -67,7 +66,7 @@ class Sent:
 
 
 async def gather(*sent: Sent) -> list[TaskResult]:
-    """All results, in the order of the arguments. Waits until every line has ended; where some ended
+    """All results, in the order of the arguments, once every line has ended. Where some ended
     without a result, raises an ExceptionGroup of their Bounced."""
     results: list[TaskResult | Bounced] = []
     for it in sent:

@@ -4,7 +4,7 @@ The library uses OpenTelemetry's API alone. Where nobody configured an SDK there
 a foreign trace context passes through unchanged.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from opentelemetry import propagate, trace
@@ -47,7 +47,7 @@ def span(
     kind: SpanKind,
     headers: Mapping[str, str] | None = None,
     attributes: Attributes | None = None,
-) -> Iterator[dict[str, str]]:
+) -> Generator[dict[str, str]]:
     """A span around the block, child of what `headers` carry (None: of the current span); gives the
     headers that hand its context on."""
     if not is_configured():

@@ -1,7 +1,7 @@
 """The window manager: checks each handoff, builds its window, and delivers it.
 
-It reads `sent` and `settled` from one durable consumer. Any number run side by side, and one that is
-killed at any instant loses nothing: the compare-and-set decides who delivered.
+It reads `sent` and `settled` from one durable consumer. Any number run side by side, and one that
+is killed at any instant loses nothing: the compare-and-set decides who delivered.
 """
 
 from datetime import UTC, datetime
@@ -9,17 +9,6 @@ from typing import Literal
 from uuid import UUID
 
 import anyio
-from batonbus_schemas import (
-    Delivery,
-    Envelope,
-    InvalidMessageError,
-    Receipt,
-    Settlement,
-    Violation,
-    decode,
-    encode,
-    read_handoff,
-)
 from msgspec import Struct
 from msgspec.structs import replace
 from opentelemetry.trace import SpanKind
@@ -33,7 +22,7 @@ from batonbus.rules.admission import (
 )
 from batonbus.rules.chain import WINDOW_MANAGER, Chain, child_id
 from batonbus.rules.errors import MessageTooLargeError
-from batonbus.rules.lineage import LineageError, Position, check_after, place
+from batonbus.rules.lineage import LineageError, Position, Record, check_after, place
 from batonbus.rules.ownership import holds
 from batonbus.rules.window import build_window, second_parents
 from batonbus.run.core import Core
@@ -44,6 +33,17 @@ from batonbus.wire.ledger import Draft, Stored, fold_stored, to_stored
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.subjects import Subject
 from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER
+from batonbus_schemas import (
+    Delivery,
+    Envelope,
+    InvalidMessageError,
+    Receipt,
+    Settlement,
+    Violation,
+    decode,
+    encode,
+    read_handoff,
+)
 
 IN_FLIGHT = 256
 """Handoffs that one window manager works on at a time."""
@@ -105,8 +105,7 @@ class WindowManager:
         try:
             await self._on_event(received)
             await received.ack()
-        except Exception as error:
-            # The top of the loop: what went wrong with one event must not stop the others.
+        except Exception as error:  # noqa: BLE001 - The top of the loop: what went wrong with one event must not stop the others.
             log.exception("event.failed", subject=received.subject, error=repr(error))
             await received.nak(RETRY_DELAY)
         finally:
@@ -173,9 +172,7 @@ class WindowManager:
             except MessageTooLargeError as error:
                 draft = self._refusal(arrival, RefusedError(str(error)), trace)
                 sequence = await self._ledger.append(draft, tail=chain.tail)
-            log.info(
-                f"handoff.{draft.subject.kind}", to=arrival.addressee, sequence=sequence
-            )
+            log.info(f"handoff.{draft.subject.kind}", to=arrival.addressee, sequence=sequence)
             return
 
     async def _decide(self, arrival: Arrival, chain: Chain, trace: dict[str, str]) -> Draft:
@@ -279,9 +276,9 @@ class WindowManager:
     ) -> Position:
         """Where the handoff stands. Without `after` it inherits the position of the handled one."""
         if after is None and handled is not None:
-            records = await self._records.read((*handled.stage_parents, *handled.task_parents))
-            return place(work=envelope.work, task=envelope.task, to=envelope.to, records=records)
-        records = []
+            inherited = await self._records.read((*handled.stage_parents, *handled.task_parents))
+            return place(work=envelope.work, task=envelope.task, to=envelope.to, records=inherited)
+        records: list[Record] = []
         missing: list[Violation] = []
         for handoff_id in after or ():
             record = await self._records.find(handoff_id)
@@ -330,9 +327,7 @@ class WindowManager:
             violations=error.violations,
         )
         return Draft(
-            subject=self._subject(
-                arrival, "refused", arrival.source.event.work, arrival.waiter
-            ),
+            subject=self._subject(arrival, "refused", arrival.source.event.work, arrival.waiter),
             payload=encode(receipt),
             waiter=arrival.waiter,
             addressee=arrival.addressee,
@@ -343,6 +338,4 @@ class WindowManager:
     def _subject(
         self, arrival: Arrival, kind: Literal["delivered", "refused"], work: str, to: str
     ) -> Subject:
-        return Subject(
-            self._core.fleet, arrival.handoff_id, kind, work, WINDOW_MANAGER, to
-        )
+        return Subject(self._core.fleet, arrival.handoff_id, kind, work, WINDOW_MANAGER, to)

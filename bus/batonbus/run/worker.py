@@ -4,7 +4,6 @@ from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup
-from batonbus_schemas import Presence
 from msgspec import Struct
 
 from batonbus.logs import bind, log
@@ -14,6 +13,7 @@ from batonbus.run.client import Client
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.topology import role_consumer
+from batonbus_schemas import Presence
 
 
 class Running(Struct):
@@ -127,8 +127,7 @@ class Worker:
                 envelope = lease.envelope
                 with bind(handoff=str(envelope.id), work=envelope.work, task=envelope.task):
                     await self._hold(lease, received)
-        except Exception as error:
-            # The top of the loop: the next message must find a runtime that still works.
+        except Exception as error:  # noqa: BLE001 - The top of the loop: the next message must find a runtime that still works.
             log.exception("handoff.not_handled", subject=received.subject, error=repr(error))
             await received.nak(ELSEWHERE_DELAY)
         except anyio.get_cancelled_exc_class():

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
@@ -47,6 +49,7 @@ class Connection:
         self.client = client
         self.actor = actor
         self.closed = anyio.Event()
+        self.leaving = False
         self._connected_since = time.monotonic()
         self._clock: tuple[float, float] | None = None
 
@@ -58,11 +61,12 @@ class Connection:
     @property
     def address(self) -> str:
         """Host and port of the server, without credentials."""
-        return without_credentials(self.client.connected_url.geturl() if self.client.connected_url else "")
+        return without_credentials(
+            self.client.connected_url.geturl() if self.client.connected_url else ""
+        )
 
     def reconnected(self) -> None:
-        """Called when the client is connected again: what was known of the others is not any more.
-        """
+        """Connected again: what was known of the others is not any more."""
         self._connected_since = time.monotonic()
         log.info("connection.restored", actor=self.actor)
 
@@ -71,6 +75,19 @@ class Connection:
         back-pressure, so it is checked for here."""
         await self.client.publish(subject, payload, reply=reply)
         await anyio.lowlevel.checkpoint_if_cancelled()
+
+    async def subscribe(
+        self, subject: str, on_message: Callable[[Msg], Awaitable[None]], *, pending: int = 65_536
+    ) -> Subscription:
+        """Call `on_message` for each message, one at a time; at most `pending` wait for it."""
+        return await self.client.subscribe(  # pyright: ignore[reportUnknownMemberType] - untyped future
+            subject, cb=on_message, pending_msgs_limit=pending, pending_bytes_limit=0
+        )
+
+    async def unsubscribe(self, subscription: Subscription | None) -> None:
+        """End a subscription, if the connection still stands."""
+        if subscription is not None and not self.client.is_closed:
+            await subscription.unsubscribe()
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
         """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once
@@ -123,7 +140,9 @@ def without_credentials(url: str) -> str:
 
 
 @asynccontextmanager
-async def connect(url: str, actor: str, *, connect_timeout: float = 5.0) -> AsyncIterator[Connection]:
+async def connect(
+    url: str, actor: str, *, connect_timeout: float = 5.0
+) -> AsyncGenerator[Connection]:
     """Connect as `actor`. Raises BusUnavailableError where no server answers within
     `connect_timeout` seconds, or an old one does; later it reconnects for ever."""
     check_token("actor", actor)
@@ -137,6 +156,8 @@ async def connect(url: str, actor: str, *, connect_timeout: float = 5.0) -> Asyn
         connection.closed.set()
 
     async def on_disconnected() -> None:
+        if connection.leaving:
+            return
         log.warning("connection.lost", actor=actor)
 
     async def on_reconnected() -> None:
@@ -168,6 +189,7 @@ async def connect(url: str, actor: str, *, connect_timeout: float = 5.0) -> Asyn
         _check_version(client)
         yield connection
     finally:
+        connection.leaving = True
         with anyio.CancelScope(shield=True), anyio.move_on_after(2):
             await client.close()
 

@@ -4,7 +4,7 @@ nats-py's `fetch` sleeps through a server's restart with a message waiting.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -154,16 +154,14 @@ class Feed:
             if generation == self._generation:
                 await self._on_message(message)
 
-        self._subscription = await self._connection.client.subscribe(
-            self._inbox, cb=on_message, pending_msgs_limit=4 * self._window + 64,
-            pending_bytes_limit=0,
+        self._subscription = await self._connection.subscribe(
+            self._inbox, on_message, pending=4 * self._window + 64
         )
         await self._request()
 
     async def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
-        if subscription is not None and not self._connection.client.is_closed:
-            await subscription.unsubscribe()
+        await self._connection.unsubscribe(subscription)
 
     async def _request(self) -> None:
         capacity = self._window - self._in_hand
@@ -199,9 +197,7 @@ class Feed:
         pending = int(headers.get("Nats-Pending-Messages", 0))
         self._outstanding = max(0, self._outstanding - pending) if pending else 0
         if headers.get("Status") in {"409", "503"}:
-            log.warning(
-                "feed.interrupted", consumer=self._name, why=headers.get("Description", "")
-            )
+            log.warning("feed.interrupted", consumer=self._name, why=headers.get("Description", ""))
             self._doubted = True
             await anyio.sleep(0.1)
         await self._request()
@@ -210,7 +206,7 @@ class Feed:
 @asynccontextmanager
 async def open_feed(
     connection: Connection, stream: str, consumer: str, *, window: int
-) -> AsyncIterator[Feed]:
+) -> AsyncGenerator[Feed]:
     """A feed that runs while the block does."""
     feed = Feed(connection, stream, consumer, window=window)
     async with anyio.create_task_group() as tasks:

@@ -97,7 +97,7 @@ class Ledger:
         """Store an event if the chain's tail is still `tail`; returns its sequence.
 
         Raises LostRaceError where another writer was first (read, fold and decide again), and
-        MessageTooLargeError. A lost answer is settled by reading the chain, for as long as it takes.
+        MessageTooLargeError. A lost answer is settled by reading the chain, however long it takes.
         """
         headers = _headers(draft, tail)
         filter_ = chain_filter(self.fleet, draft.subject.handoff_id)
@@ -163,8 +163,8 @@ class Ledger:
                 )
 
     async def listen(self, filter_: str, hear: Callable[[Stored], None]) -> None:
-        """Call `hear` with each event that is stored from now on, until the connection ends. At most
-        once: what is missed is still in the ledger. These events know no sequence (0)."""
+        """Call `hear` with each event that is stored from now on, until the connection ends. At
+        most once: what is missed is in the ledger. These events know no sequence (0)."""
 
         async def on_message(message: Msg) -> None:
             headers = message.headers or {}
@@ -172,7 +172,7 @@ class Ledger:
             if stored is not None:
                 hear(stored)
 
-        await self.connection.client.subscribe(filter_, cb=on_message)
+        await self.connection.subscribe(filter_, on_message)
 
     async def read_chain(self, handoff_id: UUID, *, after: int = 0) -> list[Stored]:
         """All events of a handoff behind `after`, in ledger order."""
@@ -267,5 +267,3 @@ def _parse_headers(raw: bytes) -> dict[str, str]:
     lines = raw.decode(errors="replace").split("\r\n")[1:]
     pairs = (line.partition(":") for line in lines if line)
     return {key: value.strip() for key, _, value in pairs}
-
-

@@ -54,9 +54,7 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         self._prefix = self._connection.client.new_inbox() + "."
-        self._subscription = await self._connection.client.subscribe(
-            self._prefix + "*", cb=self._on_answer
-        )
+        self._subscription = await self._connection.subscribe(self._prefix + "*", self._on_answer)
         return self
 
     async def __aexit__(
@@ -67,8 +65,7 @@ class Publisher:
     ) -> None:
         for future in self._waiting.values():
             future.cancel()
-        if self._subscription is not None and not self._connection.client.is_closed:
-            await self._subscription.unsubscribe()
+        await self._connection.unsubscribe(self._subscription)
 
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> int:
         """Store one message and return its sequence.

@@ -3,7 +3,7 @@
 A helper consumer of its own, which the server forgets soon after its reader is gone.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ FORGET_AFTER = 60
 @asynccontextmanager
 async def read_from_start(
     connection: Connection, fleet: str, *, headers_only: bool = True
-) -> AsyncIterator[Feed]:
+) -> AsyncGenerator[Feed]:
     """A feed of every event from the ledger's first on; `received.pending` is 0 at its head."""
     stream, name = stream_name(fleet), f"reader-{uuid4().hex[:12]}"
     config = {

@@ -5,7 +5,6 @@ Read directly, never watched: watchers are blind for seconds after a server's re
 
 import anyio
 import msgspec
-from batonbus_schemas import Presence
 from nats.aio.msg import Msg
 
 from batonbus.logs import log
@@ -13,6 +12,7 @@ from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import Connection
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.subjects import check_token, registry_bucket
+from batonbus_schemas import Presence
 
 BATCH = 1000
 """Entries that one answer to a listing may have."""
@@ -52,7 +52,7 @@ class Registry:
             elif message.data:
                 found.extend(_read(message))
 
-        subscription = await self._connection.client.subscribe(inbox, cb=on_message)
+        subscription = await self._connection.subscribe(inbox, on_message)
         try:
             body = {"multi_last": [f"{self._prefix}.>"], "batch": BATCH}
             await self._connection.publish(
@@ -63,8 +63,7 @@ class Registry:
         except TimeoutError as error:
             raise NoAnswerError(f"the registry did not answer within {timeout:g} s") from error
         finally:
-            if not self._connection.client.is_closed:
-                await subscription.unsubscribe()
+            await self._connection.unsubscribe(subscription)
         return sorted(found, key=lambda presence: presence.card.id)
 
 

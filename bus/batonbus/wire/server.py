@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -70,7 +70,7 @@ class EmbeddedServer:
         configuration.write_text(CONFIGURATION.format(port=self.port, store=self.store))
         self._process = await start_child([find_server(), "-c", str(configuration)])
         with anyio.move_on_after(START_TIMEOUT):
-            while self._process.returncode is None and not await _listens(self.port):
+            while self._process.returncode is None and not await _listens(self.port):  # noqa: ASYNC110 - only the port tells
                 await anyio.sleep(0.01)
         if self._process.returncode is not None or not await _listens(self.port):
             await self.stop()
@@ -138,7 +138,7 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def embedded_server(store: Path, port: int | None = None) -> AsyncIterator[EmbeddedServer]:
+async def embedded_server(store: Path, port: int | None = None) -> AsyncGenerator[EmbeddedServer]:
     """A running, supervised server; stopped at the end of the block."""
     server = EmbeddedServer(store, port or free_port())
     await server.start()

@@ -1,13 +1,14 @@
 """The subject grammar: `<fleet>.handoff.<handoff_id>.<event>.<work>.<actor>.<to>`."""
 
 import re
+from typing import cast
 from uuid import UUID
 
-from batonbus_schemas.tokens import TOKEN_PATTERN
 from msgspec import Struct
 
 from batonbus.rules.chain import KINDS, Kind
 from batonbus.rules.errors import InvalidTokenError
+from batonbus_schemas.tokens import TOKEN_PATTERN
 
 NOBODY = "_"
 
@@ -40,8 +41,7 @@ class Subject(Struct, frozen=True):
         ):
             check_token(what, value)
         return (
-            f"{self.fleet}.handoff.{self.handoff_id}.{self.kind}."
-            f"{self.work}.{self.actor}.{self.to}"
+            f"{self.fleet}.handoff.{self.handoff_id}.{self.kind}.{self.work}.{self.actor}.{self.to}"
         )
 
     @classmethod
@@ -52,7 +52,7 @@ class Subject(Struct, frozen=True):
             return None
         fleet, _, handoff_id, kind, work, actor, to = tokens
         try:
-            return cls(fleet, UUID(handoff_id), kind, work, actor, to)
+            return cls(fleet, UUID(handoff_id), cast("Kind", kind), work, actor, to)
         except ValueError:
             return None
 
@@ -73,8 +73,7 @@ def all_events(fleet: str) -> str:
 
 
 def chain_filter(fleet: str, handoff_id: UUID) -> str:
-    """Every event of one handoff. The id stands early: a literal prefix is a constant-time look-up.
-    """
+    """Every event of one handoff: a literal prefix, which is a constant-time look-up."""
     return f"{fleet}.handoff.{handoff_id}.>"
 
 

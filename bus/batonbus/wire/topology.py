@@ -80,7 +80,9 @@ def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
     }
 
 
-def consumer_config(name: str, filters: list[str], settings: Settings, pending: int) -> dict[str, Any]:
+def consumer_config(
+    name: str, filters: list[str], settings: Settings, pending: int
+) -> dict[str, Any]:
     """A durable pull consumer without a limit on deliveries: attempts are counted in the chain."""
     one = {"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}
     return {
@@ -139,9 +141,7 @@ async def read_clock(connection: Connection, fleet: str) -> None:
     await read_settings(connection, fleet)
 
 
-async def _ensure_ledger(
-    connection: Connection, fleet: str, wanted: Settings | None
-) -> Settings:
+async def _ensure_ledger(connection: Connection, fleet: str, wanted: Settings | None) -> Settings:
     info = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
     if info is None:
         settings = wanted or Settings()
@@ -151,7 +151,9 @@ async def _ensure_ledger(
     if wanted is not None and wanted != settings:
         stored = msgspec.to_builtins(settings)
         asked = msgspec.to_builtins(wanted)
-        raise TopologyError(_explain(f"the settings of fleet {fleet!r}", differences(asked, stored)))
+        raise TopologyError(
+            _explain(f"the settings of fleet {fleet!r}", differences(asked, stored))
+        )
     _compare(f"stream {stream_name(fleet)}", ledger_config(fleet, settings), info.config)
     return settings
 
