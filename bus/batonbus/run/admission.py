@@ -1,0 +1,141 @@
+"""Who is let in, as what, and where it stands: the checks before a handoff is delivered."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from batonbus.rules.admission import (
+    check_capabilities,
+    check_deadline,
+    check_origin,
+    expected_capabilities,
+)
+from batonbus.rules.chain import Chain
+from batonbus.rules.lineage import Position, Record, check_after, place
+from batonbus.rules.ownership import holds
+from batonbus.run.arrivals import Arrival, RefusedError
+from batonbus.run.core import Core
+from batonbus.run.records import Records
+from batonbus_schemas import Delivery, Envelope, Settlement, Violation, decode, read_handoff
+
+
+class Admission:
+    """Reads, checks, completes and places a handoff."""
+
+    def __init__(self, core: Core, records: Records) -> None:
+        self._core = core
+        self._ledger = core.ledger
+        self._records = records
+
+    async def admit(self, arrival: Arrival) -> tuple[Envelope, Position]:
+        """The envelope as the bus completes it, and its position. Raises RefusedError,
+        InvalidMessageError, LineageError."""
+        event = arrival.source.event
+        envelope = self._read_envelope(arrival)
+        violations = check_origin(
+            envelope, actor=event.actor, handoff_id=str(arrival.handoff_id), to=arrival.addressee
+        )
+        now = datetime.fromtimestamp(self._core.connection.server_time(), UTC)
+        violations += check_deadline(envelope, now)
+        if violations:
+            raise RefusedError("the envelope is not admitted", tuple(violations))
+        await self._check_capabilities(envelope)
+        envelope, after, handled = await self._complete(arrival, envelope)
+        return envelope, await self._place(envelope, after, handled)
+
+    def _read_envelope(self, arrival: Arrival) -> Envelope:
+        if arrival.parent is None:
+            actor = arrival.source.event.actor
+            return read_handoff(arrival.payload, sender=actor, to=arrival.addressee)
+        envelope = decode(arrival.payload, Settlement).next
+        if envelope is None:
+            raise RefusedError("its headers announce a next handoff, its payload has none")
+        return envelope
+
+    async def _check_capabilities(self, envelope: Envelope) -> None:
+        if not expected_capabilities(envelope):
+            return
+        agents = await self._core.registry.list()
+        listening = [it for it in agents if envelope.to in {it.card.role, it.card.id}]
+        if violations := check_capabilities(envelope, listening):
+            raise RefusedError("the addressee lacks a capability", tuple(violations))
+
+    async def _complete(
+        self, arrival: Arrival, envelope: Envelope
+    ) -> tuple[Envelope, tuple[UUID, ...] | None, Envelope | None]:
+        """The envelope with what travels on: for a child from the settled handoff, for one sent
+        inside a handler from the handled one. Also what it comes after, and the handled envelope.
+        """
+        if arrival.parent is not None:
+            before = await self._delivered(arrival.parent)
+            following = replace(
+                envelope,
+                work=before.work,
+                task=envelope.task or before.task,
+                reply_to=before.reply_to or before.sender,
+                within=before.within,
+                hops=before.hops + 1,
+                deadline=envelope.deadline or before.deadline,
+            )
+            return following, (arrival.parent.id,), None
+        handled = await self._handled(arrival, envelope)
+        if handled is None:
+            return envelope, envelope.after or (), None
+        deadline = envelope.deadline or handled.deadline
+        sent = replace(envelope, hops=handled.hops + 1, deadline=deadline, within=handled.id)
+        return sent, envelope.after, handled
+
+    async def _handled(self, arrival: Arrival, envelope: Envelope) -> Envelope | None:
+        """The handoff in whose handler this one was sent: its owner must have held it then."""
+        accepted = arrival.source.event.accepted
+        if accepted is None:
+            if envelope.within is not None:
+                raise RefusedError("it says `within`, but names no accepted event")
+            return None
+        stored = await self._ledger.read(accepted)
+        if stored is None or stored.event.kind != "accepted":
+            raise RefusedError(f"the ledger has no accepted event at {accepted}")
+        chain = await self._ledger.read_folded(
+            Chain(id=stored.subject.handoff_id), upto=arrival.source.event.sequence
+        )
+        if not holds(chain, arrival.source.event.actor, accepted):
+            raise RefusedError(
+                f"{arrival.source.event.actor} did not own handoff {chain.id} when it sent this: "
+                f"it was {chain.stage}, its owner {chain.owner}"
+            )
+        return await self._delivered(chain)
+
+    async def _delivered(self, chain: Chain) -> Envelope:
+        stored = await self._ledger.read(chain.delivered_sequence or 0)
+        if stored is None:
+            raise RefusedError(f"the ledger has no delivered event of handoff {chain.id}")
+        return decode(stored.payload, Delivery).envelope
+
+    async def _place(
+        self, envelope: Envelope, after: tuple[UUID, ...] | None, handled: Envelope | None
+    ) -> Position:
+        """Where the handoff stands. Without `after` it inherits the position of the handled one."""
+        if after is None and handled is not None:
+            inherited = await self._records.read((*handled.stage_parents, *handled.task_parents))
+            return place(work=envelope.work, task=envelope.task, to=envelope.to, records=inherited)
+        records: list[Record] = []
+        missing: list[Violation] = []
+        for handoff_id in after or ():
+            record = await self._records.find(handoff_id)
+            if record is None:
+                problem = f"handoff {handoff_id} is not settled: await its result first"
+                missing.append(Violation(path="$.after", problem=problem))
+            else:
+                records.append(record)
+        # A child comes after the settled handoff by itself, nobody named it.
+        if envelope.after:
+            missing += check_after(
+                work=envelope.work,
+                sender=envelope.sender,
+                within=envelope.within,
+                records=records,
+            )
+        if missing:
+            raise RefusedError("`after` names handoffs that it may not", tuple(missing))
+        return place(work=envelope.work, task=envelope.task, to=envelope.to, records=records)
