@@ -87,16 +87,20 @@ def _json_type(data: object) -> str:
 
 
 def _echo(data: object) -> str:
-    text = data if isinstance(data, str) else json.dumps(data, default=str)
-    return f"`{text}`" if len(text) <= ECHO_LIMIT else f"`{text[:ECHO_LIMIT]}…`"
+    return f"`{_clipped(str(data))}`"
+
+
+def _clipped(text: str) -> str:
+    """So much of a foreign text as can be repeated, and always as valid UTF-8."""
+    part = text if len(text) <= ECHO_LIMIT else f"{text[:ECHO_LIMIT]}…"
+    return part.encode(errors="replace").decode()
 
 
 def member_path(path: str, key: str) -> str:
     """The path of an object's member; a key that is no plain word stands in brackets."""
     if key.isidentifier() and len(key) <= ECHO_LIMIT:
         return f"{path}.{key}"
-    clipped = key if len(key) <= ECHO_LIMIT else f"{key[:ECHO_LIMIT]}…"
-    return f"{path}[{json.dumps(clipped, ensure_ascii=False)}]"
+    return f"{path}[{json.dumps(_clipped(key), ensure_ascii=False)}]"
 
 
 def _struct(data: object, kind: inspect.StructType, path: str) -> Iterator[Violation]:
@@ -105,8 +109,8 @@ def _struct(data: object, kind: inspect.StructType, path: str) -> Iterator[Viola
         return
     members = cast("dict[str, object]", data)
     fields = {field.encode_name: field for field in kind.fields}
-    if kind.tag_field in members and members[kind.tag_field] != kind.tag:
-        yield from _unknown_kind(members[kind.tag_field], [kind.tag], f"{path}.{kind.tag_field}")
+    if kind.tag_field in members:
+        yield from _tag(members[kind.tag_field], [kind.tag], f"{path}.{kind.tag_field}")
     for name, field in fields.items():
         if name in members:
             yield from _walk(members[name], field.type, member_path(path, name))
@@ -123,7 +127,11 @@ def _struct(data: object, kind: inspect.StructType, path: str) -> Iterator[Viola
             yield from _walk(members[name], _type_info(type_), member_path(path, name))
 
 
-def _unknown_kind(tag: object, known: list[Any], path: str) -> Iterator[Violation]:
+def _tag(tag: object, known: list[Any], path: str) -> Iterator[Violation]:
+    if not isinstance(tag, str):
+        return _mismatch(tag, "string", path)
+    if tag in known:
+        return iter(())
     return _wrong(path, f"unknown kind {_echo(tag)}, known: {', '.join(known)}")
 
 
@@ -148,11 +156,9 @@ def _tagged(
     if tag_field not in members:
         return _wrong(where, f"is missing, known: {', '.join(structs)}")
     tag = members[tag_field]
-    if not isinstance(tag, str):
-        return _mismatch(tag, "string", where)
-    if tag not in structs:
-        return _unknown_kind(tag, list(structs), where)
-    return _struct(members, structs[tag], path)
+    if isinstance(tag, str) and tag in structs:
+        return _struct(members, structs[tag], path)
+    return _tag(tag, list(structs), where)
 
 
 def _array(data: object, kind: inspect.CollectionType, path: str) -> Iterator[Violation]:
