@@ -205,7 +205,7 @@ def _flaws(value: object, path: str, level: int = 1) -> Iterator[Violation]:
             for key, item in cast("dict[object, object]", value).items():
                 if isinstance(key, str) and _has_surrogate(key):
                     yield Violation(path=path, problem="a key holds half of a surrogate pair")
-                yield from _flaws(item, member_path(path, str(key)), level + 1)
+                yield from _flaws(item, member_path(path, key), level + 1)
         case list() | tuple():
             for index, item in enumerate(cast("list[object]", value)):
                 yield from _flaws(item, f"{path}[{index}]", level + 1)

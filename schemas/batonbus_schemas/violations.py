@@ -96,8 +96,9 @@ def _clipped(text: str) -> str:
     return part.encode(errors="replace").decode()
 
 
-def member_path(path: str, key: str) -> str:
+def member_path(path: str, key: object) -> str:
     """The path of an object's member; a key that is no plain word stands in brackets."""
+    key = str(key)
     if key.isidentifier() and len(key) <= ECHO_LIMIT:
         return f"{path}.{key}"
     return f"{path}[{json.dumps(_clipped(key), ensure_ascii=False)}]"

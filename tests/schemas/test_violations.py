@@ -299,6 +299,11 @@ def test_a_body_of_another_kind_is_refused_where_only_one_is_expected():
         assert str(violation) == f"$.kind: {problem}"
 
 
+def test_a_key_of_python_that_is_no_string_is_refused():
+    (violation,) = find_violations({**ENVELOPE, 7: 1}, Envelope)
+    assert violation.path == '$["7"]'
+
+
 def test_a_violation_can_always_be_written():
     for violation in find_violations(ENVELOPE | {"to": "\ud800", "\udc00": 1}, Envelope):
         assert str(violation).encode()
