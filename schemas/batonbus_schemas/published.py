@@ -59,7 +59,9 @@ def find_stale(folder: Path) -> list[Path]:
     """The files of `folder` that differ from what the messages say now, or should not be there."""
     texts = _texts(folder)
     left_over = {path for path in folder.glob("*.json") if path not in texts}
-    stale = {path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text}
+    stale = {
+        path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text
+    }
     return sorted(stale | left_over)
 
 
