@@ -1,0 +1,97 @@
+"""`docker-compose.yml` without Docker: its schema, and what it must agree with."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "docker-compose.yml"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
+BUS = {"window-manager", "receipt-keeper"}
+AGENTS = set(re.findall(r"^    user: (\S+)$", (ROOT / "deploy/agents.conf").read_text(), re.M))
+
+
+def check_schema(file: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    return subprocess.run([*command, str(file)], capture_output=True, text=True, timeout=60)
+
+
+def test_it_is_a_compose_file() -> None:
+    checked = check_schema(COMPOSE)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_misspelt_key_would_be_found(tmp_path: Path) -> None:
+    broken = tmp_path / "docker-compose.yml"
+    broken.write_text(COMPOSE.read_text().replace("read_only:", "readonly:"))
+    checked = check_schema(broken)
+    assert checked.returncode == 1
+    assert "readonly" in checked.stdout
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+
+
+def test_the_fleet_is_the_one_that_the_server_knows() -> None:
+    assert set(SERVICES) - BUS - {"nats", "traces"} == AGENTS
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS | BUS))
+def test_a_process_connects_as_itself_once_the_server_is_ready(name: str) -> None:
+    user = "operator" if name in BUS else name
+    service = SERVICES[name]
+    secret = f"${{NATS_{user.upper()}_PASSWORD:?}}"
+    assert service["environment"]["BATONBUS_URL"] == f"nats://{user}:{secret}@nats:4222"
+    assert service["environment"]["OTEL_SERVICE_NAME"] == name
+    assert service["depends_on"] == {"nats": {"condition": "service_healthy"}}
+
+
+def test_every_secret_is_required_and_explained() -> None:
+    wanted = {f"NATS_{user.upper()}_PASSWORD" for user in AGENTS | {"operator"}}
+    required = set(re.findall(r"\$\{(\w+):\?see deploy/\.env\.example\}", COMPOSE.read_text()))
+    explained = set(re.findall(r"^(\w+)=$", (ROOT / "deploy/.env.example").read_text(), re.M))
+    assert required == explained == wanted
+
+
+def test_the_secrets_are_never_committed() -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", "--quiet", "--no-index", "deploy/.env"], cwd=ROOT, timeout=10
+    )
+    assert ignored.returncode == 0
+
+
+def test_the_server_gets_every_file_that_its_configuration_includes() -> None:
+    mounted = {volume.split(":")[0] for volume in SERVICES["nats"]["volumes"]}
+    included = re.findall(r"include (\S+)", (ROOT / "deploy/nats-server.conf").read_text())
+    assert included == ["agents.conf"]
+    for name in ("nats-server.conf", *included):
+        assert f"./deploy/{name}" in mounted
+        assert (ROOT / "deploy" / name).is_file()
+
+
+def test_the_agents_differ_in_their_names_alone() -> None:
+    users = (ROOT / "deploy/agents.conf").read_text().split("  {\n")[1:]
+    assert len(users) == len(AGENTS)
+    alike = {
+        text.removesuffix("]\n").replace(name, "NAME").replace(name.upper(), "NAME")
+        for text in users
+        for name in re.findall(r"user: (\S+)", text)
+    }
+    assert len(alike) == 1
