@@ -6,12 +6,12 @@ A library configures nothing: without `configure` the usual rules of `logging` a
 import logging
 import sys
 from collections.abc import MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import msgspec
 import structlog
 from opentelemetry import trace
-from structlog.typing import FilteringBoundLogger
 
 
 def add_trace(
@@ -25,10 +25,10 @@ def add_trace(
     return event
 
 
-log: FilteringBoundLogger = structlog.wrap_logger(
-    logging.getLogger("batonbus"),
+_logger = logging.getLogger("batonbus")
+_bound: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+    _logger,
     processors=[
-        structlog.stdlib.filter_by_level,
         structlog.contextvars.merge_contextvars,
         add_trace,
         structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
@@ -37,8 +37,46 @@ log: FilteringBoundLogger = structlog.wrap_logger(
 )
 
 
-def bind(**fields: object) -> Any:
+class Log:
+    """structlog's verbs behind a look at the level: a line that nobody reads costs nothing."""
+
+    def __init__(self, bound: structlog.stdlib.BoundLogger) -> None:
+        self._bound = bound
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """For whoever looks for a fault."""
+        if _logger.isEnabledFor(logging.DEBUG):
+            self._bound.debug(event, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """What happened, in order."""
+        if _logger.isEnabledFor(logging.INFO):
+            self._bound.info(event, **fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """What went wrong, and is mended or retried."""
+        self._bound.warning(event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """What went wrong, and stays so."""
+        self._bound.error(event, **fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """An error with its traceback; inside `except`."""
+        self._bound.exception(event, **fields)
+
+    def bind(self, **fields: Any) -> "Log":
+        """The same log with these fields on every line."""
+        return Log(self._bound.bind(**fields))
+
+
+log = Log(_bound)
+
+
+def bind(**fields: object) -> AbstractContextManager[None]:
     """Put these fields on every line logged inside the `with` block."""
+    if not _logger.isEnabledFor(logging.INFO):
+        return nullcontext()
     return structlog.contextvars.bound_contextvars(**fields)
 
 

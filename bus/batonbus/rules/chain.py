@@ -83,7 +83,6 @@ class Event(Struct, frozen=True, kw_only=True):
     waiter: str | None = None
     addressee: str | None = None
     reason: str = ""
-    child: UUID | None = None
     child_to: str | None = None
 
 
@@ -224,7 +223,11 @@ def step(chain: Chain, event: Event) -> Chain:
                 takeovers=chain.takeovers + (chain.stage == "accepted"),
             )
         case "settled":
-            return replace(after, settled_sequence=event.sequence, child=event.child)
+            return replace(
+                after,
+                settled_sequence=event.sequence,
+                child=child_id(chain.id) if event.child_to else None,
+            )
         case _:
             return after
 

@@ -39,7 +39,9 @@ async def arrive(ledger: Ledger, stored: Stored) -> tuple[Arrival | None, Chain]
     """The handoff that an event brings, and its chain up to there; None for a void event."""
     handoff_id = stored.subject.handoff_id
     if stored.event.kind == "sent":
-        before = await ledger.read_folded(Chain(id=handoff_id), upto=stored.event.sequence - 1)
+        before = Chain(id=handoff_id)
+        if not ledger.is_first(stored):
+            before = await ledger.read_folded(before, upto=stored.event.sequence - 1)
         chain = fold_stored(before, stored)
         arrival = Arrival(
             handoff_id=handoff_id,
@@ -49,7 +51,7 @@ async def arrive(ledger: Ledger, stored: Stored) -> tuple[Arrival | None, Chain]
         )
         return (None if chain.void != before.void else arrival), chain
     child = Chain(id=child_id(handoff_id))
-    if stored.event.child is None:
+    if stored.event.child_to is None:
         return None, child
     parent = await ledger.read_folded(Chain(id=handoff_id), upto=stored.event.sequence)
     if parent.settled_sequence != stored.event.sequence:
@@ -57,7 +59,7 @@ async def arrive(ledger: Ledger, stored: Stored) -> tuple[Arrival | None, Chain]
     arrival = Arrival(
         handoff_id=child.id,
         source=stored,
-        addressee=stored.event.child_to or "_",
+        addressee=stored.event.child_to,
         payload=stored.payload,
         parent=parent,
     )

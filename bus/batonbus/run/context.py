@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
-from batonbus.logs import log
+from batonbus.logs import Log, log
 from batonbus.rules.chain import keyed_id
 from batonbus.run.client import Client
 from batonbus.run.sent import Sent
@@ -22,7 +21,7 @@ class Context:
         self.envelope: Envelope = delivery.envelope
         self.window: tuple[WindowEntry, ...] = delivery.window
         self.attempt = attempt
-        self.log: Any = log.bind(handoff=str(delivery.envelope.id))
+        self.log: Log = log.bind(handoff=str(delivery.envelope.id))
 
     @cached_property
     def text(self) -> str:

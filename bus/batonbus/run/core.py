@@ -7,13 +7,14 @@ import anyio
 from msgspec import Struct
 
 from batonbus.logs import log
+from batonbus.rules.chain import OPERATOR
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
-from batonbus.wire.topology import ensure_topology, read_clock
+from batonbus.wire.topology import ensure_topology, read_clock, read_settings
 
 CLOCK_INTERVAL = 60.0
 """Seconds between two looks at the server's clock."""
@@ -54,6 +55,23 @@ async def open_core(
             fleet,
         )
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
+    """Connect as the operator, who looks and makes nothing.
+
+    Raises BusUnavailableError, and TopologyError where there is no ledger.
+    """
+    async with connect(url, OPERATOR) as connection, Publisher(connection) as publisher:
+        settings = await read_settings(connection, fleet)
+        yield Core(
+            connection,
+            Ledger(connection, publisher, fleet),
+            Registry(connection, publisher, fleet),
+            settings,
+            fleet,
+        )
 
 
 async def _watch_clock(connection: Connection, fleet: str) -> None:

@@ -22,6 +22,7 @@ from batonbus.run.telemetry import span
 from batonbus.wire.feed import Received
 from batonbus.wire.ledger import Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.subjects import check_token
 from batonbus_schemas import (
     Delivery,
     Envelope,
@@ -155,7 +156,7 @@ class Handling:
             following = Envelope(
                 id=child_id(lease.envelope.id),
                 sender=self._client.actor,
-                to=outcome.to,
+                to=check_token("addressee", outcome.to),
                 body=outcome.body,
             )
             settlement = Settlement(result=outcome.result, next=following)
@@ -245,7 +246,6 @@ class Handling:
             lease=lease,
             waiter=waiter,
             reason=reason,
-            child=following.id if following else None,
             child_to=following.to if following else None,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )

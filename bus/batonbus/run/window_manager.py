@@ -61,8 +61,12 @@ class WindowManager:
             anyio.create_task_group() as tasks,
         ):
             log.info("window_manager.started", fleet=self._core.fleet)
-            while True:
-                tasks.start_soon(self._handle, feed, await feed.receive())
+            for _ in range(IN_FLIGHT):
+                tasks.start_soon(self._serve, feed)
+
+    async def _serve(self, feed: Feed) -> None:
+        while True:
+            await self._handle(feed, await feed.receive())
 
     async def _handle(self, feed: Feed, received: Received) -> None:
         try:

@@ -20,6 +20,7 @@ class Running(Struct):
     """A handoff whose handler runs: its accepted event, and the way to stop it."""
 
     accepted: int
+    received: Received
     scope: anyio.CancelScope
     cancelled: bool = False
 
@@ -46,6 +47,7 @@ class Worker:
         async with anyio.create_task_group() as tasks:
             await self._put_presence()
             tasks.start_soon(self._stay_present)
+            tasks.start_soon(self._keep_leases)
             async with (
                 open_feed(connection, stream, role_consumer(card.role), window=card.slots) as role,
                 open_feed(connection, stream, role_consumer(card.id), window=card.slots) as own,
@@ -141,15 +143,12 @@ class Worker:
 
     async def _hold(self, lease: Lease, received: Received) -> None:
         """Own the handoff until it is answered, cancelled, or not ours any more."""
-        running = Running(accepted=lease.accepted, scope=anyio.CancelScope())
+        running = Running(accepted=lease.accepted, received=received, scope=anyio.CancelScope())
         self._running[lease.envelope.id] = running
         self._wake()
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep_lease, received)
-                with running.scope:
-                    await self._answer(lease, received)
-                tasks.cancel_scope.cancel()
+            with running.scope:
+                await self._answer(lease, received)
         finally:
             del self._running[lease.envelope.id]
             self._wake()
@@ -165,10 +164,11 @@ class Worker:
         else:
             await received.ack()
 
-    async def _keep_lease(self, received: Received) -> None:
+    async def _keep_leases(self) -> None:
         while True:
             await anyio.sleep(self._settings.ack_wait / 3)
-            await received.in_progress()
+            for running in list(self._running.values()):
+                await running.received.in_progress()
 
 
 async def run_agent(agent: Agent, client: Client, stop: anyio.Event) -> None:

@@ -3,13 +3,13 @@
 nats-py's `fetch` sleeps through a server's restart with a message waiting.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
 import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
@@ -93,13 +93,15 @@ class Feed:
         self._inbox = ""
         self._stopped = False
         self._doubted = False
-        self._send: MemoryObjectSendStream[Received]
-        self._receive: MemoryObjectReceiveStream[Received]
-        self._send, self._receive = anyio.create_memory_object_stream[Received](float("inf"))
+        self._buffer: asyncio.Queue[Received | None] = asyncio.Queue()
 
     async def receive(self) -> Received:
         """The next message. Raises EndOfStream after `stop`."""
-        return await self._receive.receive()
+        received = await self._buffer.get()
+        if received is None:
+            self._buffer.put_nowait(None)
+            raise anyio.EndOfStream
+        return received
 
     async def release(self) -> None:
         """One message less in hand: its place may be filled again."""
@@ -110,14 +112,12 @@ class Feed:
         """Ask for nothing more and hand back what nobody has received yet."""
         self._stopped = True
         await self._unsubscribe()
-        while True:
-            try:
-                message = self._receive.receive_nowait()
-            except (anyio.WouldBlock, anyio.EndOfStream):
-                break
-            self._in_hand -= 1
-            await message.nak(0)
-        self._send.close()
+        while not self._buffer.empty():
+            received = self._buffer.get_nowait()
+            if received is not None:
+                self._in_hand -= 1
+                await received.nak(0)
+        self._buffer.put_nowait(None)
 
     async def run(self) -> None:
         """Keep a request open: renewed when the connection or the server was away.
@@ -189,7 +189,7 @@ class Feed:
         if message.reply.startswith("$JS.ACK"):
             self._outstanding -= 1
             self._in_hand += 1
-            self._send.send_nowait(Received(self._connection, message))
+            self._buffer.put_nowait(Received(self._connection, message))
             return
         headers = message.headers or {}
         if headers.get("Status") == "100":

@@ -20,20 +20,25 @@ NO_MESSAGE = 10037
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
-# What a chain's fold needs stands in headers, so that a headers-only read is enough.
-TAIL = "Batonbus-Tail"
-_NUMBERS = {
-    "accepted": "Batonbus-Accepted",
-    "attempt": "Batonbus-Attempt",
-    "lease": "Batonbus-Lease",
-}
-_TEXTS = {
-    "waiter": "Batonbus-Waiter",
-    "addressee": "Batonbus-Addressee",
-    "reason": "Batonbus-Reason",
-    "child_to": "Batonbus-Child-To",
-}
-CHILD = "Batonbus-Child"
+MARKS = "Batonbus"
+"""The one header of ours: what a chain's fold needs, so that a headers-only read is enough."""
+
+
+REASON_LIMIT = 200
+"""Characters of a reason that the header repeats; the payload has the whole."""
+
+
+class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The header of an event, as JSON. Fields as in `rules.chain.Event`."""
+
+    tail: int
+    accepted: int | None = None
+    attempt: int | None = None
+    lease: int | None = None
+    waiter: str | None = None
+    addressee: str | None = None
+    reason: str = ""
+    child_to: str | None = None
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -46,8 +51,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     lease: int | None = None
     waiter: str | None = None
     addressee: str | None = None
-    reason: str | None = None
-    child: UUID | None = None
+    reason: str = ""
     child_to: str | None = None
     trace: Mapping[str, str] = {}
 
@@ -81,6 +85,8 @@ class _StreamInfo(Struct):
     state: _StreamState
 
 
+NO_MARKS = Marks(tail=-1)
+_decode_marks = msgspec.json.Decoder(Marks).decode
 _decode_raw = msgspec.json.Decoder(_RawAnswer).decode
 
 
@@ -99,9 +105,8 @@ class Ledger:
         Raises LostRaceError where another writer was first (read, fold and decide again), and
         MessageTooLargeError. A lost answer is settled by reading the chain, however long it takes.
         """
-        headers = _headers(draft, tail)
         filter_ = chain_filter(self.fleet, draft.subject.handoff_id)
-        headers |= {_EXPECTED: str(tail), _EXPECTED_FILTER: filter_}
+        headers = _headers(draft, tail, filter_)
         subject, unanswered = str(draft.subject), False
         while True:
             try:
@@ -122,6 +127,13 @@ class Ledger:
         found = await self.next_of_chain(draft.subject.handoff_id, after=tail)
         same = found and found.subject == draft.subject and found.payload == draft.payload
         return found.event.sequence if found and same and found.event.tail == tail else None
+
+    def is_first(self, stored: Stored) -> bool:
+        """Whether the server itself stored this event as the first of its chain: it demanded the
+        empty chain that the event's own header names."""
+        filter_ = chain_filter(self.fleet, stored.subject.handoff_id)
+        headers = stored.headers
+        return headers.get(_EXPECTED) == "0" and headers.get(_EXPECTED_FILTER) == filter_
 
     async def is_empty(self) -> bool:
         """Whether no event was ever stored."""
@@ -214,6 +226,7 @@ def to_stored(
     parsed = Subject.parse(subject)
     if parsed is None:
         return None
+    marks = _read_marks(headers.get(MARKS))
     event = Event(
         sequence=sequence,
         kind=parsed.kind,
@@ -221,46 +234,43 @@ def to_stored(
         to=parsed.to,
         work=parsed.work,
         at=at,
-        tail=_number(headers.get(TAIL)) or 0,
-        accepted=_number(headers.get(_NUMBERS["accepted"])),
-        attempt=_number(headers.get(_NUMBERS["attempt"])),
-        lease=_number(headers.get(_NUMBERS["lease"])),
-        waiter=headers.get(_TEXTS["waiter"]),
-        addressee=headers.get(_TEXTS["addressee"]),
-        reason=headers.get(_TEXTS["reason"], ""),
-        child=_uuid(headers.get(CHILD)),
-        child_to=headers.get(_TEXTS["child_to"]),
+        tail=marks.tail,
+        accepted=marks.accepted,
+        attempt=marks.attempt,
+        lease=marks.lease,
+        waiter=marks.waiter,
+        addressee=marks.addressee,
+        reason=marks.reason,
+        child_to=marks.child_to,
     )
     return Stored(event=event, subject=parsed, payload=payload, headers=headers)
 
 
-def _headers(draft: Draft, tail: int) -> dict[str, str]:
-    headers = {**draft.trace, TAIL: str(tail)}
-    for field, name in _NUMBERS.items():
-        if (number := getattr(draft, field)) is not None:
-            headers[name] = str(number)
-    for field, name in _TEXTS.items():
-        if text := getattr(draft, field):
-            headers[name] = _one_line(text)
-    if draft.child is not None:
-        headers[CHILD] = str(draft.child)
-    return headers
+def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
+    marks = Marks(
+        tail=tail,
+        accepted=draft.accepted,
+        attempt=draft.attempt,
+        lease=draft.lease,
+        waiter=draft.waiter,
+        addressee=draft.addressee,
+        reason=draft.reason[:REASON_LIMIT],
+        child_to=draft.child_to,
+    )
+    return {
+        **draft.trace,
+        MARKS: msgspec.json.encode(marks).decode(),
+        _EXPECTED: str(tail),
+        _EXPECTED_FILTER: filter_,
+    }
 
 
-def _one_line(text: str) -> str:
-    """A header value: one line of at most 200 characters; the payload has the whole."""
-    return " ".join(text.split())[:200]
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
-
-
-def _uuid(text: str | None) -> UUID | None:
+def _read_marks(text: str | None) -> Marks:
+    """The marks of an event; one without any claims to have seen nothing, and folds as void."""
     try:
-        return UUID(text) if text else None
-    except ValueError:
-        return None
+        return _decode_marks(text) if text else NO_MARKS
+    except msgspec.MsgspecError:
+        return NO_MARKS
 
 
 def _parse_headers(raw: bytes) -> dict[str, str]:

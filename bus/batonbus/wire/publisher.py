@@ -37,6 +37,8 @@ class _PubAck(msgspec.Struct):
     error: _PubError | None = None
 
 
+NOT_WAITING: tuple[float, None] = (0.0, None)
+
 _decode_ack = msgspec.json.Decoder(_PubAck).decode
 
 
@@ -46,9 +48,11 @@ class Publisher:
     def __init__(self, connection: Connection, *, window: int = 512, timeout: float = 5.0) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._window = anyio.Semaphore(window)
+        self._window = anyio.Semaphore(window, fast_acquire=True)
         self._numbers = itertools.count()
-        self._waiting: dict[str, asyncio.Future[int]] = {}
+        # In the order of their deadlines, for all wait equally long.
+        self._waiting: dict[str, tuple[float, asyncio.Future[int]]] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
         self._prefix = ""
         self._subscription: Subscription | None = None
 
@@ -63,7 +67,9 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for future in self._waiting.values():
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for _, future in self._waiting.values():
             future.cancel()
         await self._connection.unsubscribe(self._subscription)
 
@@ -76,8 +82,11 @@ class Publisher:
         check_size(payload, headers, self._connection.client.max_payload)
         async with self._window:
             number = str(next(self._numbers))
-            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._waiting[number] = future
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[int] = loop.create_future()
+            self._waiting[number] = (loop.time() + self._timeout, future)
+            if self._sweeper is None:
+                self._sweeper = loop.call_later(self._timeout, self._sweep)
             try:
                 return await self._exchange(number, future, subject, payload, headers)
             finally:
@@ -98,13 +107,21 @@ class Publisher:
             )
         except (NatsError, OSError) as error:
             raise NoAnswerError(f"{subject} could not be published: {error!r}") from error
-        try:
-            return await asyncio.wait_for(future, self._timeout)
-        except TimeoutError as error:
-            raise NoAnswerError(f"no answer to {subject} within {self._timeout:g} s") from error
+        return await future
+
+    def _sweep(self) -> None:
+        """One timer for all messages: one each would cost more than the message."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = None
+        for deadline, future in self._waiting.values():
+            if deadline > loop.time():
+                self._sweeper = loop.call_at(deadline, self._sweep)
+                return
+            if not future.done():
+                future.set_exception(NoAnswerError(f"no answer within {self._timeout:g} s"))
 
     async def _on_answer(self, message: Msg) -> None:
-        future = self._waiting.get(message.subject[len(self._prefix) :])
+        _, future = self._waiting.get(message.subject[len(self._prefix) :], NOT_WAITING)
         if future is None or future.done():
             return
         if not message.data:

@@ -137,6 +137,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def is_port_free(port: int) -> bool:
+    """Whether nobody uses this port on loopback at this moment."""
+    with socket.socket() as probe:
+        # As the server does: connections that just ended must not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 @asynccontextmanager
 async def embedded_server(store: Path, port: int | None = None) -> AsyncGenerator[EmbeddedServer]:
     """A running, supervised server; stopped at the end of the block."""

@@ -1,6 +1,7 @@
 """The subject grammar: `<fleet>.handoff.<handoff_id>.<event>.<work>.<actor>.<to>`."""
 
 import re
+from functools import lru_cache
 from typing import cast
 from uuid import UUID
 
@@ -15,6 +16,7 @@ NOBODY = "_"
 _TOKEN = re.compile(TOKEN_PATTERN)
 
 
+@lru_cache(maxsize=4096)
 def check_token(what: str, value: str) -> str:
     """The value itself, if it can stand in a subject. Raises InvalidTokenError."""
     if not _TOKEN.match(value):
@@ -52,9 +54,13 @@ class Subject(Struct, frozen=True):
             return None
         fleet, _, handoff_id, kind, work, actor, to = tokens
         try:
-            return cls(fleet, UUID(handoff_id), cast("Kind", kind), work, actor, to)
+            identity = UUID(handoff_id)
         except ValueError:
             return None
+        # Another spelling of an id would be another chain.
+        if str(identity) != handoff_id:
+            return None
+        return cls(fleet, identity, cast("Kind", kind), work, actor, to)
 
 
 def stream_name(fleet: str) -> str:
