@@ -103,18 +103,18 @@ class Client:
                 log.warning("ask.unanswered", handoff=str(handoff_id), error=str(error))
                 await anyio.sleep(0.2)
 
-    async def wait(self, line: Line) -> None:
-        """Until something new is heard of a line, or a look at the ledger (once a heartbeat) may
-        have found it: messages to a waiter can be lost, the ledger cannot."""
-        with anyio.move_on_after(self.settings.heartbeat):
-            await line.wait_change()
-            return
-        try:
-            answer = await ask_chain(self.connection, self.fleet, line.current)
-        except NoAnswerError as error:
-            log.debug("ask.unanswered", handoff=str(line.current), error=str(error))
-        else:
-            self.lines.hear_asked(line, answer)
+    async def poll(self) -> None:
+        """Once a heartbeat, look in the ledger for what the waiting lines may have missed: messages
+        to a waiter can be lost, the ledger cannot. Never returns."""
+        while True:
+            await anyio.sleep(self.settings.heartbeat)
+            for line in self.lines.waiting():
+                try:
+                    answer = await ask_chain(self.connection, self.fleet, line.current)
+                except (NoAnswerError, BusUnavailableError) as error:
+                    log.debug("ask.unanswered", handoff=str(line.current), error=str(error))
+                else:
+                    self.lines.hear_asked(line, answer)
 
     async def cancel(self, handoff_id: UUID, reason: str) -> bool:
         """Write `cancelled`; returns whether it was still open."""
@@ -178,6 +178,7 @@ async def open_client(
 
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
         tasks.start_soon(connection.wait_closed)
+        tasks.start_soon(client.poll)
         yield client
         tasks.cancel_scope.cancel()
 

@@ -24,6 +24,7 @@ class Line:
         self.settlement: Settlement | None = None
         self.owner: str | None = None
         self._changed = anyio.Event()
+        self.waiters = 0
 
     @property
     def ended(self) -> bool:
@@ -41,7 +42,11 @@ class Line:
 
     async def wait_change(self) -> None:
         """Until something new is known."""
-        await self._changed.wait()
+        self.waiters += 1
+        try:
+            await self._changed.wait()
+        finally:
+            self.waiters -= 1
 
     def note_receipt(self, receipt: Receipt) -> None:
         """An answer to the current handoff; the root's first one is what its sender waits for."""
@@ -92,6 +97,10 @@ class Lines:
     def forget(self, line: Line) -> None:
         """Nobody waits for this line any more."""
         self._unwatch(line, line.current)
+
+    def waiting(self) -> list[Line]:
+        """The lines that somebody waits for at this moment."""
+        return [line for lines in self._lines.values() for line in lines if line.waiters]
 
     def hear(self, stored: Stored) -> None:
         """An event for us: tell those who wait for its handoff.

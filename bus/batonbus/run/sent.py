@@ -39,7 +39,7 @@ class Sent:
         patience = self._client.settings.receipt_timeout + RECEIPT_MARGIN
         with anyio.move_on_after(patience):
             while self._line.first is None:
-                await self._client.wait(self._line)
+                await self._line.wait_change()
         if self._line.first is None:
             raise NoAnswerError(
                 f"no answer to handoff {self.handoff_id} within {patience:g} s, though the bus "
@@ -51,7 +51,7 @@ class Sent:
         """The result at the end of the line, however long it takes.
         Raises Bounced where the line ended refused, dead or cancelled."""
         while not self._line.ended:
-            await self._client.wait(self._line)
+            await self._line.wait_change()
         self._client.lines.forget(self._line)
         return self._line.result()
 
@@ -59,7 +59,7 @@ class Sent:
         """Stop the line where it stands now; returns whether it was still open."""
         while not await self._client.cancel(self._line.current, reason):
             before = self._line.current
-            await self._client.wait(self._line)
+            await self._line.wait_change()
             if self._line.ended or self._line.current == before:
                 return False
         return True

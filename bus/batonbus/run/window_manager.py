@@ -75,8 +75,7 @@ class WindowManager:
         except Exception as error:  # noqa: BLE001 - The top of the loop: what went wrong with one event must not stop the others.
             log.exception("event.failed", subject=received.subject, error=repr(error))
             await received.nak(RETRY_DELAY)
-        finally:
-            await feed.release()
+        await feed.release()
 
     async def _on_event(self, received: Received) -> None:
         stored = to_stored(

@@ -138,8 +138,7 @@ class Worker:
             raise
         finally:
             self._free += 1
-            with anyio.CancelScope(shield=True):
-                await feed.release()
+        await feed.release()
 
     async def _hold(self, lease: Lease, received: Received) -> None:
         """Own the handoff until it is answered, cancelled, or not ours any more."""
