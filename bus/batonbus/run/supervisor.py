@@ -92,7 +92,9 @@ def _choose_port(state: Path, wanted: int | None) -> int | None:
     """The wanted port, which must be free, or that of the last time if it is free, or any."""
     if wanted is not None:
         if not is_port_free(wanted):
-            raise BusUnavailableError(f"port {wanted} on 127.0.0.1 is in use: choose another --port")
+            raise BusUnavailableError(
+                f"port {wanted} on 127.0.0.1 is in use: choose another --port"
+            )
         return wanted
     try:
         last = int((state / "port").read_text())

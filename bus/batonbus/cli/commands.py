@@ -1,0 +1,92 @@
+"""Which commands there are. Each lives in a module of its own, imported only when it is called: a
+fleet starts many processes at once, and each pays for what it imports."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from batonbus.cli.options import new_app
+
+
+class Entry(NamedTuple):
+    """A command: the module whose `app` it is, and what the overview says of it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "up": Entry("batonbus.cli.up", "Start a bus here: server, window manager, receipt keeper."),
+    "run": Entry("batonbus.cli.parts", "Run one process of the bus, for containers."),
+    "agent": Entry("batonbus.cli.agents", "Run an agent: a Python one, or any program."),
+    "send": Entry("batonbus.cli.sending", "Hand work over, and say what became of it."),
+    "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
+}
+"""In the order of the overview."""
+
+
+class Commands(TyperGroup):
+    """The group of all commands, which knows them by name alone until one is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What the overview needs of a command."""
+        entry = COMMANDS.get(cmd_name)
+        return entry and TyperCommand(cmd_name, help=entry.summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself, which is to run."""
+        name, _, rest = super().resolve_command(ctx, args)
+        module = import_module(COMMANDS[str(name)].module)
+        return name, typer.main.get_command(module.app), rest
+
+
+app = new_app(cls=Commands, no_args_is_help=True)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"batonbus {version('batonbus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def batonbus(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version, and exit."
+        ),
+    ] = False,
+) -> None:
+    """Hand work between agents: nobody waits in the dark, nothing is lost.
+
+    \b
+    Start a bus in this folder, an agent in a second terminal, send it work from a third:
+      batonbus up
+      batonbus agent --role reviewer --command 'wc -w'
+      batonbus send --to reviewer --wait 'How long is this?'
+
+    \b
+    Exit codes: 0 done or accepted, 1 error, 2 usage, 3 held, 4 refused, 5 overdue,
+    6 failed, 7 halted.
+    """
+
+
+def main() -> None:
+    """The entry point of the `batonbus` program."""
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read us has enough, as `head` does; Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,70 @@
+"""What a command prints: for people on stdout, or with `--json` one object as the last line of
+stdout and everything else on stderr."""
+
+import os
+import re
+import sys
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+PIPE_WIDTH = 160
+"""Columns where nobody looks: a table in a pipe should not be wrapped."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Output:
+    """Where a command's words go."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self._console = make_console(stderr=as_json)
+
+    def show(self, *lines: RenderableType) -> None:
+        """Print for people. Texts of others must be `clean`."""
+        for line in lines:
+            self._console.print(line, soft_wrap=isinstance(line, str))
+
+    def note(self, text: str) -> None:
+        """Say something that is no result: always on stderr."""
+        make_console(stderr=True).print(text, soft_wrap=True)
+
+    def emit(self, message: object) -> None:
+        """Write one JSON object as a line of stdout, if JSON was asked for."""
+        if self.as_json:
+            sys.stdout.write(msgspec.json.encode(message).decode() + "\n")
+            sys.stdout.flush()
+
+    def fail(self, errors: list[str]) -> None:
+        """Say what went wrong."""
+        for error in errors:
+            self.note(f"error: {clean(error)}")
+        self.emit({"error": "; ".join(errors)})
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that prints text as it is: no markup, no guessed colours."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def new_table(*columns: str) -> Table:
+    """An empty table, as all commands draw them."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def clean(text: str) -> str:
+    """A text of others without the control characters by which it could drive the terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """A text as one clean line of at most `limit` characters."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,64 @@
+"""`batonbus run`: one process of the bus."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import anyio
+import typer
+
+from batonbus.cli.options import Fleet, Level, LogLevel, Url, new_app
+from batonbus.cli.output import Output
+from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_logs
+from batonbus.cli.tracing import configure_tracing
+from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
+from batonbus.run.core import Core, open_core
+from batonbus.run.discovery import find_fleet, find_url
+from batonbus.run.receipt_keeper import ReceiptKeeper
+from batonbus.run.window_manager import WindowManager
+
+PARTS: Mapping[str, Callable[[Core], WindowManager | ReceiptKeeper]] = {
+    WINDOW_MANAGER: WindowManager,
+    RECEIPT_KEEPER: ReceiptKeeper,
+}
+
+app = new_app(no_args_is_help=True)
+
+
+@app.callback()
+def run_part() -> None:
+    """Run one process of the bus until SIGTERM or Ctrl-C. `batonbus up` does all of it.
+
+    Any number of each may run side by side.
+
+    \b
+    Examples:
+      BATONBUS_URL=nats://nats:4222 batonbus run window-manager
+      BATONBUS_URL=nats://nats:4222 batonbus run receipt-keeper
+    """
+
+
+@app.command(WINDOW_MANAGER)
+def window_manager(url: Url = None, fleet: Fleet = None, log_level: LogLevel = None) -> None:
+    """Check each handoff, build its window, deliver it."""
+    _run(WINDOW_MANAGER, url, fleet, log_level)
+
+
+@app.command(RECEIPT_KEEPER)
+def receipt_keeper(url: Url = None, fleet: Fleet = None, log_level: LogLevel = None) -> None:
+    """See that every sender is answered in time, and answer what agents ask."""
+    _run(RECEIPT_KEEPER, url, fleet, log_level)
+
+
+def _run(part: str, url: str | None, fleet: str | None, log_level: Level | None) -> None:
+    start_logs(log_level, Level.INFO)
+    configure_tracing(part)
+
+    async def work(stop: anyio.Event) -> None:
+        await run_and_cancel(partial(_keep, part, url or find_url(), fleet or find_fleet()), stop)
+
+    raise typer.Exit(run(Output(as_json=False), partial(run_until_signal, work)))
+
+
+async def _keep(part: str, url: str, fleet: str) -> None:
+    async with open_core(url, part, fleet=fleet) as core:
+        await PARTS[part](core).run()

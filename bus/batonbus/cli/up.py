@@ -1,0 +1,59 @@
+"""`batonbus up`: a whole bus in the current folder."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from batonbus.cli.options import Fleet, Json, Level, LogLevel, new_app
+from batonbus.cli.output import Output
+from batonbus.cli.running import run, run_until_signal, start_logs
+from batonbus.run.discovery import STATE_FOLDER, find_fleet
+from batonbus.run.supervisor import local_bus
+
+app = new_app()
+
+
+@app.command()
+def up(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Port of the server on 127.0.0.1. Default: the last one, else a free one.",
+            show_default=False,
+        ),
+    ] = None,
+    fleet: Fleet = None,
+    as_json: Json = False,
+    log_level: LogLevel = None,
+) -> None:
+    """Start a bus in this folder: server, window manager and receipt keeper, until Ctrl-C.
+
+    Its address is the first line of stdout. A process that dies is started again. Everything that
+    was handed over stays in .batonbus/store; the next `up` goes on with it, on the same port.
+
+    \b
+    Examples:
+      batonbus up
+      batonbus up --port 4222 --log-level warning
+    """
+    start_logs(log_level, Level.INFO)
+    if log_level is not None:
+        os.environ["BATONBUS_LOG_LEVEL"] = log_level
+    output = Output(as_json)
+
+    async def work(stop: anyio.Event) -> None:
+        folder = Path.cwd()
+        async with local_bus(folder, fleet=fleet or find_fleet(), port=port) as url:
+            output.emit({"url": url, "state": str(folder / STATE_FOLDER)})
+            if not as_json:
+                typer.echo(url)
+            await stop.wait()
+        output.emit({"url": url, "stopped": True})
+
+    raise typer.Exit(run(output, partial(run_until_signal, work)))
