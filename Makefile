@@ -39,17 +39,17 @@ $(VENV)/.made:
 	    $$python -m venv $(VENV) && touch $@; exit; \
 	  fi; \
 	done; \
-	echo "make: Python 3.11 or newer is needed, found $$(python3 --version 2>&1 || true):" \
+	echo "make: Python 3.11 or newer is needed, found $$(python3 --version 2>/dev/null || echo none):" \
 	  "install it as python3, python3.13, python3.12 or python3.11" >&2; \
 	exit 1
 
 $(VENV)/.runtime: pyproject.toml | $(VENV)/.made
 	@echo "make: installing batonbus in $(VENV)"
-	@$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m pip install -qq --editable .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.made
 	@echo "make: installing batonbus and its development tools in $(VENV)"
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows groups
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' # the first that knows groups
+	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@ $(VENV)/.runtime
