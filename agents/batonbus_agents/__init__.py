@@ -1,0 +1,1 @@
+"""The reference fleet: agents that plan, build, verify and commit a work, task by task."""
