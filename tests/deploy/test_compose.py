@@ -63,6 +63,13 @@ def test_a_process_connects_as_itself_once_the_server_is_ready(name: str) -> Non
     assert service["depends_on"] == {"nats": {"condition": "service_healthy"}}
 
 
+@pytest.mark.parametrize("name", sorted(AGENTS | BUS))
+def test_a_container_runs_a_command_that_there_is(name: str) -> None:
+    command = [sys.executable, "-m", "batonbus", *SERVICES[name]["command"], "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_secret_is_required_and_explained() -> None:
     wanted = {f"NATS_{user.upper()}_PASSWORD" for user in AGENTS | {"operator"}}
     required = set(re.findall(r"\$\{(\w+):\?see deploy/\.env\.example\}", COMPOSE.read_text()))

@@ -47,7 +47,8 @@ def test_the_steps_of_the_image_install_the_project(tmp_path: Path) -> None:
             copy(name, source / target)
     for step in instructions(BUILD, "RUN"):
         run(carried_out_here(step, tmp_path), source)
-    for module in ("batonbus", "batonbus_agents", "opentelemetry.exporter.otlp.proto.http"):
+    run("opt/batonbus/bin/batonbus --help", tmp_path)
+    for module in ("batonbus_agents", "opentelemetry.exporter.otlp.proto.http"):
         run(f"opt/batonbus/bin/python -c 'import {module}'", tmp_path)
 
 
