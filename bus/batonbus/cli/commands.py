@@ -22,11 +22,16 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Mapping[str, Entry] = {
+    "demo": Entry("batonbus.cli.demo", "See it at work: five agents, one of them killed."),
     "up": Entry("batonbus.cli.up", "Start a bus here: server, window manager, receipt keeper."),
     "run": Entry("batonbus.cli.parts", "Run one process of the bus, for containers."),
     "agent": Entry("batonbus.cli.agents", "Run an agent: a Python one, or any program."),
     "send": Entry("batonbus.cli.sending", "Hand work over, and say what became of it."),
+    "show": Entry("batonbus.cli.history", "Show all that happened to a handoff."),
+    "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
+    "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
+    "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),
 }
 """In the order of the overview."""
 

@@ -44,8 +44,8 @@ def run(output: Output, work: Callable[[], Awaitable[int]]) -> int:
 def known_errors(error: BaseException) -> list[str]:
     """What to say of an error, also out of a task group; nothing where a part of it is a bug."""
     if isinstance(error, BaseExceptionGroup):
-        inner = cast("tuple[BaseException, ...]", error.exceptions)
-        parts = [known_errors(it) for it in inner]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        parts = [known_errors(it) for it in group.exceptions]
         return list(dict.fromkeys(chain.from_iterable(parts))) if all(parts) else []
     return [str(error)] if isinstance(error, BatonbusError | InvalidMessageError) else []
 

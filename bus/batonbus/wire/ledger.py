@@ -135,12 +135,12 @@ class Ledger:
         headers = stored.headers
         return headers.get(_EXPECTED) == "0" and headers.get(_EXPECTED_FILTER) == filter_
 
-    async def is_empty(self) -> bool:
-        """Whether no event was ever stored."""
+    async def last_sequence(self) -> int:
+        """The sequence of the newest event; 0 where none was ever stored."""
         info = msgspec.json.decode(
             await self.connection.api(f"STREAM.INFO.{self.stream}"), type=_StreamInfo
         )
-        return info.state.last_seq == 0
+        return info.state.last_seq
 
     async def read(self, sequence: int) -> Stored | None:
         """The event at this sequence of the ledger, or None where there is none."""

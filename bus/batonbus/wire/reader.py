@@ -1,10 +1,10 @@
-"""Reading the whole ledger in order, headers only, and then what comes: for whoever folds chains.
+"""Reading the ledger in order, and then what comes: for whoever folds chains or follows events.
 
 A helper consumer of its own, which the server forgets soon after its reader is gone.
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import uuid4
 
 from batonbus.wire.connection import Connection
@@ -18,16 +18,24 @@ FORGET_AFTER = 60
 """Seconds without a reader after which the server removes the consumer."""
 
 
-@asynccontextmanager
-async def read_from_start(
+def read_from_start(
     connection: Connection, fleet: str, *, headers_only: bool = True
-) -> AsyncGenerator[Feed]:
+) -> AbstractAsyncContextManager[Feed]:
     """A feed of every event from the ledger's first on; `received.pending` is 0 at its head."""
+    return read_from(connection, fleet, 1, headers_only=headers_only)
+
+
+@asynccontextmanager
+async def read_from(
+    connection: Connection, fleet: str, sequence: int, *, headers_only: bool = True
+) -> AsyncGenerator[Feed]:
+    """The same from this sequence of the ledger on."""
     stream, name = stream_name(fleet), f"reader-{uuid4().hex[:12]}"
     config = {
         "name": name,
         "ack_policy": "none",
-        "deliver_policy": "all",
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": sequence,
         "headers_only": headers_only,
         "inactive_threshold": FORGET_AFTER * 1_000_000_000,
     }

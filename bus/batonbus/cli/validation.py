@@ -1,0 +1,95 @@
+"""`batonbus validate`: check messages in files."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from batonbus.cli.options import Json, new_app
+from batonbus.cli.output import Output, clean
+from batonbus.run.agent import BODY_TYPES
+from batonbus_schemas import InvalidMessageError, Violation, decode, read_handoff
+
+KINDS = {str(cast("Any", it).__struct_config__.tag): it for it in BODY_TYPES}
+"""What a message may say it is."""
+
+app = new_app()
+
+
+class Checked(Struct, frozen=True):
+    """A file, what it is meant as, and all that is wrong with it."""
+
+    file: str
+    kind: str
+    violations: tuple[Violation, ...] = ()
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="`-` reads stdin.")],
+    as_json: Json = False,
+) -> None:
+    """Check contract v1 documents, envelopes, and bodies that say their `kind`.
+
+    Names everything that is wrong, each thing with its path; exits with 1 if anything is.
+
+    \b
+    Examples:
+      batonbus validate handoff.json
+      batonbus validate results/*.json --json
+    """
+    output = Output(as_json)
+    checked = [check(name, _read(name)) for name in files]
+    for it in checked:
+        output.show(
+            f"{it.file}: {it.kind}, {_count(it.violations)}",
+            *(f"  {clean(str(violation))}" for violation in it.violations),
+        )
+    valid = not any(it.violations for it in checked)
+    output.emit({"valid": valid, "files": checked})
+    raise typer.Exit(0 if valid else 1)
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _count(violations: tuple[Violation, ...]) -> str:
+    if not violations:
+        return "valid"
+    return "1 violation" if len(violations) == 1 else f"{len(violations)} violations"
+
+
+def check(file: str, data: bytes) -> Checked:
+    """What a file is meant as, and everything that is wrong with it."""
+    kind = guess_kind(data)
+    try:
+        if kind in KINDS:
+            decode(data, KINDS[kind])
+        else:
+            read_handoff(data, sender="validate")
+    except InvalidMessageError as error:
+        return Checked(file, kind, error.violations)
+    return Checked(file, kind)
+
+
+def guess_kind(data: bytes) -> str:
+    """A body's own `kind`, else `envelope` or `contract v1` by the keys that only one of them has;
+    `unreadable` where it is no JSON object."""
+    try:
+        keys = msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError):
+        return "unreadable"
+    kind = keys.get("kind")
+    if isinstance(kind, str) and kind in KINDS:
+        return kind
+    is_envelope = "handoff_id" not in keys and {"id", "body"} & keys.keys()
+    return "envelope" if is_envelope else "contract v1"

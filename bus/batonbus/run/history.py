@@ -1,0 +1,121 @@
+"""All that the ledger holds of a handoff, and of those that it was handed on to."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import Struct
+
+from batonbus.logs import log
+from batonbus.rules.chain import Chain, child_id, objection
+from batonbus.run.core import Core
+from batonbus.wire.feed import ConsumerGoneError, Feed
+from batonbus.wire.ledger import Ledger, Stored, fold_stored, to_stored
+from batonbus.wire.reader import read_from, read_from_start
+from batonbus_schemas import Delivery, Envelope, Settlement, decode, read_handoff
+
+
+class Step(Struct, frozen=True):
+    """One event, and why it is void if it is."""
+
+    stored: Stored
+    objection: str | None
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """One handoff: its folded chain, its events in ledger order, and what they carry.
+
+    `envelope` is what was handed over (None where its first event is none that the bus allows).
+    """
+
+    chain: Chain
+    steps: tuple[Step, ...]
+    envelope: Envelope | None = None
+    delivery: Delivery | None = None
+    settlement: Settlement | None = None
+
+
+async def read_line(ledger: Ledger, handoff_id: UUID) -> list[History]:
+    """A handoff and, where it was settled with a next one, that one too, to the line's end. Empty
+    where the ledger does not know it. Raises InvalidMessageError."""
+    line: list[History] = []
+    handed_on: Envelope | None = None
+    while True:
+        events = await ledger.read_chain(handoff_id)
+        if not events and handed_on is None:
+            return line
+        history = make_history(handoff_id, events, handed_on)
+        line.append(history)
+        if history.settlement is None or history.settlement.next is None:
+            return line
+        handed_on, handoff_id = history.settlement.next, child_id(handoff_id)
+
+
+def make_history(
+    handoff_id: UUID, events: list[Stored], handed_on: Envelope | None = None
+) -> History:
+    """What a chain's events say. `handed_on` is the envelope with which another handoff, settled,
+    opened this one. Raises InvalidMessageError."""
+    chain = Chain(id=handoff_id)
+    steps: list[Step] = []
+    for stored in events:
+        steps.append(Step(stored, objection(chain, stored.event)))
+        chain = fold_stored(chain, stored)
+    valid = {it.stored.event.sequence: it.stored for it in steps if it.objection is None}
+    sent = next((it for it in valid.values() if it.event.kind == "sent"), None)
+    delivered = valid.get(chain.delivered_sequence or 0)
+    settled = valid.get(chain.settled_sequence or 0)
+    return History(
+        chain=chain,
+        steps=tuple(steps),
+        envelope=handed_on if sent is None else _read_sent(sent),
+        delivery=decode(delivered.payload, Delivery) if delivered else None,
+        settlement=decode(settled.payload, Settlement) if settled else None,
+    )
+
+
+def _read_sent(sent: Stored) -> Envelope:
+    return read_handoff(sent.payload, sender=sent.event.actor, to=sent.event.to)
+
+
+async def find_ids(core: Core, prefix: str) -> list[UUID]:
+    """The handoffs whose id begins so. Reads the headers of the whole ledger, about 70,000 events
+    a second."""
+    if await core.ledger.is_empty():
+        return []
+    async with read_from_start(core.connection, core.fleet) as feed:
+        return await _collect(feed, prefix)
+
+
+async def _collect(feed: Feed, prefix: str) -> list[UUID]:
+    found: dict[UUID, None] = {}
+    while True:
+        received = await feed.receive()
+        event = to_stored(received.subject, received.sequence, received.at, received.headers, b"")
+        if event is not None and str(event.subject.handoff_id).startswith(prefix):
+            found[event.subject.handoff_id] = None
+        if received.pending == 0:
+            return list(found)
+        await feed.release()
+
+
+async def follow(core: Core, hear: Callable[[Stored], None], *, everything: bool) -> None:
+    """Call `hear` with each event as it is stored, from now on or from the ledger's first one on,
+    until cancelled."""
+    upto = 0 if everything else await core.ledger.last_sequence()
+
+    async def pass_on(feed: Feed) -> None:
+        nonlocal upto
+        while True:
+            received = await feed.receive()
+            upto = received.sequence
+            stored = to_stored(received.subject, upto, received.at, received.headers, received.data)
+            if stored is not None:
+                hear(stored)
+            await feed.release()
+
+    while True:
+        try:
+            async with read_from(core.connection, core.fleet, upto + 1, headers_only=False) as feed:
+                await pass_on(feed)
+        except* ConsumerGoneError:
+            log.warning("follow.started_over", after=upto)
