@@ -1,26 +1,54 @@
-"""How fast whole handoffs go here: sent, delivered, accepted, settled, each one stored."""
+"""How fast whole handoffs go here: sent, delivered, accepted, settled, each step stored.
+
+The bus runs as it does in production: server, window manager, keeper and agent are processes of
+their own, and this one is the sender.
+"""
 
 import statistics
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import anyio
 from msgspec import Struct
 
-from batonbus.rules.settings import Settings
+from batonbus.rules.errors import BusUnavailableError
 from batonbus.run.agent import Agent
+from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.context import Context
-from batonbus.testing import TestBus
+from batonbus.run.supervisor import local_bus
+from batonbus.wire.processes import start_child, stop_child
 from batonbus_schemas import ContextHandoff, Dispatch, TaskResult
 
 IN_FLIGHT = 256
 """Handoffs that are under way at a time."""
 
+START_TIMEOUT = 30.0
+"""Seconds until the first handoff must have come back."""
+
+RESULT = TaskResult(
+    status="PASS",
+    summary="done",
+    context_handoff=ContextHandoff(what="w" * 200, why="y" * 200, caution="c" * 100),
+)
+
+worker = Agent("bench-worker", slots=IN_FLIGHT)
+
+
+@worker.handles
+async def answer(task: Dispatch, ctx: Context) -> TaskResult:
+    """Answer at once: only the bus is measured."""
+    return RESULT
+
 
 class BenchReport(Struct, frozen=True, kw_only=True):
-    """What was measured. `size` is the bytes of a brief; times are in milliseconds."""
+    """What was measured. `size` is the characters of a brief; latencies are in milliseconds, under
+    this load."""
 
     handoffs: int
     size: int
+    in_flight: int
     seconds: float
     handoffs_per_s: float
     receipt_ms_p50: float
@@ -28,47 +56,47 @@ class BenchReport(Struct, frozen=True, kw_only=True):
 
 
 async def run_bench(handoffs: int, size: int) -> BenchReport:
-    """Send `handoffs` dispatches of `size` bytes to one agent on a new embedded server, with the
-    window manager and the keeper in this process."""
-    agent = Agent("worker", slots=IN_FLIGHT)
+    """Send `handoffs` (at least 2) dispatches of `size` characters over a bus in a temporary
+    folder. Raises BusUnavailableError where it does not start."""
+    with tempfile.TemporaryDirectory(prefix="batonbus-bench-") as folder:
+        async with local_bus(Path(folder), fleet=DEFAULT_FLEET, log_level="WARNING") as url:
+            command = ["agent", f"{__name__}:worker", "--url", url, "--log-level", "WARNING"]
+            process = await start_child([sys.executable, "-P", "-m", "batonbus", *command])
+            try:
+                return await _measure(url, handoffs, Dispatch(brief="b" * size), size)
+            finally:
+                await stop_child(process, grace=5)
 
-    @agent.handles
-    async def work(task: Dispatch, ctx: Context) -> TaskResult:
-        return RESULT
 
+async def _measure(url: str, handoffs: int, body: Dispatch, size: int) -> BenchReport:
     receipts: list[float] = []
-    async with TestBus(agent, settings=Settings()) as bus:
-        await (await bus.send("worker", "warm up")).result()
-        free = anyio.Semaphore(IN_FLIGHT)
-        body = Dispatch(brief="b" * size)
+    waiting = iter(range(handoffs))
+    async with Bus(url) as bus:
+        with anyio.move_on_after(START_TIMEOUT) as patience:
+            await (await bus.send(worker.card.role, body)).result()
+        if patience.cancelled_caught:
+            raise BusUnavailableError(f"the bus did not start within {START_TIMEOUT:g} s")
 
-        async def one() -> None:
-            started = time.perf_counter()
-            sent = await bus.send("worker", body)
-            await sent.receipt()
-            receipts.append((time.perf_counter() - started) * 1000)
-            await sent.result()
-            free.release()
+        async def send_some() -> None:
+            for _ in waiting:
+                began = time.perf_counter()
+                sent = await bus.send(worker.card.role, body)
+                await sent.receipt()
+                receipts.append((time.perf_counter() - began) * 1000)
+                await sent.result()
 
         started = time.perf_counter()
         async with anyio.create_task_group() as tasks:
-            for _ in range(handoffs):
-                await free.acquire()
-                tasks.start_soon(one)
+            for _ in range(IN_FLIGHT):
+                tasks.start_soon(send_some)
         seconds = time.perf_counter() - started
     centiles = statistics.quantiles(receipts, n=100)
     return BenchReport(
         handoffs=handoffs,
         size=size,
+        in_flight=IN_FLIGHT,
         seconds=round(seconds, 3),
         handoffs_per_s=round(handoffs / seconds, 1),
         receipt_ms_p50=round(centiles[49], 2),
         receipt_ms_p99=round(centiles[98], 2),
     )
-
-
-RESULT = TaskResult(
-    status="PASS",
-    summary="done",
-    context_handoff=ContextHandoff(what="w" * 200, why="y" * 200, caution="c" * 100),
-)

@@ -4,6 +4,6 @@ They say what an agent would say instead of asking a model, and take a moment fo
 `batonbus agent batonbus_agents.example:reviewer`.
 """
 
-from batonbus_agents.example.fleet import closer, coder, researcher, reviewer, tester
+from batonbus_agents.example.fleet import closer, coder, relief, researcher, reviewer, tester
 
-__all__ = ["closer", "coder", "researcher", "reviewer", "tester"]
+__all__ = ["closer", "coder", "relief", "researcher", "reviewer", "tester"]

@@ -13,9 +13,10 @@ TESTING = 1.2
 """Seconds that the tests take: long enough to be killed in the middle."""
 
 researcher = Agent("researcher", slots=4)
-coder = Agent("coder", capabilities=("terminal", "file", "python"), slots=2)
+coder = Agent("coder", id="worker-code", capabilities=("terminal", "file", "python"), slots=2)
 reviewer = Agent("reviewer", slots=2)
 tester = Agent("tester")
+relief = Agent("tester", id="tester-relief")
 closer = Agent("closer", slots=4)
 
 
@@ -50,7 +51,7 @@ async def code(task: HandoffV1 | Dispatch, ctx: Context) -> TaskResult | Then:
         what=f"Did: {first_line(task.brief)}\nThe docstring shows a run on brent_2024.csv.",
         why="The review asked for it.",
     )
-    return mended if ctx.envelope.task else mended.then("tester", "Run test_ema.py and the backtest.")
+    return mended if ctx.envelope.task else mended.then("tester", "Run test_ema.py.")
 
 
 @reviewer.handles
@@ -68,6 +69,7 @@ async def review(task: Dispatch, ctx: Context) -> TaskResult | Then:
 
 
 @tester.handles
+@relief.handles
 async def test(task: Dispatch, ctx: Context) -> TaskResult | Then:
     """Run the tests, which takes a while."""
     await anyio.sleep(TESTING)
@@ -76,7 +78,7 @@ async def test(task: Dispatch, ctx: Context) -> TaskResult | Then:
         why="The return is above 0 %, as the criteria ask.",
         incomplete="The backtest covers one year.",
     )
-    return tested if ctx.envelope.task else tested.then("closer", "Close the work and say how it went.")
+    return tested if ctx.envelope.task else tested.then("closer", "Close the work.")
 
 
 @closer.handles
@@ -88,7 +90,7 @@ async def close(task: Dispatch, ctx: Context) -> TaskResult:
     first = await ctx.send("researcher", "Which spread do the data show?", task="TASK-01")
     await first.result()
     beside = [
-        await ctx.send("coder", "Count the spread in the commission.", task="TASK-02", after=[first]),
+        await ctx.send("coder", "Count the spread in.", task="TASK-02", after=[first]),
         await ctx.send("tester", "Test the commission by hand.", task="TASK-03", after=[first]),
     ]
     await gather(*beside)

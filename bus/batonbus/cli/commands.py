@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Entry] = {
     "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
+    "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),
     "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),
 }
 """In the order of the overview."""

@@ -64,7 +64,7 @@ class ReceiptKeeper:
 
     async def _fold(self, feed: Feed) -> None:
         # A new fleet's ledger has nothing to catch up with, so no message will say so.
-        if await self._core.ledger.is_empty():
+        if await self._core.ledger.last_sequence() == 0:
             self._caught_up.set()
         while True:
             received = await feed.receive()

@@ -11,8 +11,10 @@ from pathlib import Path
 import anyio
 
 from batonbus.logs import log
-from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
+from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.errors import BusUnavailableError
+from batonbus.rules.settings import Settings
+from batonbus.run.core import open_core
 from batonbus.run.discovery import STATE_FOLDER, address_file
 from batonbus.wire.processes import start_child, stop_child
 from batonbus.wire.server import embedded_server, is_port_free
@@ -47,17 +49,30 @@ async def supervise(name: str, command: Sequence[str], environment: Mapping[str,
 
 
 @asynccontextmanager
-async def local_bus(folder: Path, *, fleet: str, port: int | None = None) -> AsyncGenerator[str]:
+async def local_bus(
+    folder: Path,
+    *,
+    fleet: str,
+    port: int | None = None,
+    settings: Settings | None = None,
+    log_level: str | None = None,
+) -> AsyncGenerator[str]:
     """A bus that keeps its store and its address under `folder`/.batonbus; gives its address as
-    soon as the server listens. `port` None is the one of the last time, if it is free.
+    soon as the server listens. `port` None is the one of the last time, if it is free; `log_level`
+    None is what BATONBUS_LOG_LEVEL says.
 
-    Raises BusUnavailableError where one runs in this folder already, or the server does not start.
+    Raises BusUnavailableError where one runs in this folder already, or the server does not start;
+    TopologyError where its store is of another kind, or of other `settings`.
     """
     state = folder / STATE_FOLDER
     with _only_one(state):
         async with embedded_server(state / "store", _choose_port(state, port)) as server:
             _write(state / "port", str(server.port))
+            async with open_core(server.url, OPERATOR, fleet=fleet, settings=settings):
+                pass  # before its processes start, so that all go by the same numbers
             environment = {**os.environ, "BATONBUS_URL": server.url, "BATONBUS_FLEET": fleet}
+            if log_level is not None:
+                environment["BATONBUS_LOG_LEVEL"] = log_level
             async with anyio.create_task_group() as tasks:
                 for part in (WINDOW_MANAGER, RECEIPT_KEEPER):
                     # -P: a module in the current folder must not stand in for one of ours.
