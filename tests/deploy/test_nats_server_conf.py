@@ -165,18 +165,21 @@ async def test_an_agent_loses_a_compare_and_set_like_anyone(fleet: Any) -> None:
 
 
 async def test_an_agent_pulls_and_acknowledges_its_own_deliveries(fleet: Any) -> None:
-    delivered = event("delivered", "window-manager", "coder")
+    """One request is answered by many messages, so the imported service must be a stream."""
+    delivered = [event("delivered", "window-manager", "coder") for _ in range(3)]
     async with user(fleet, "operator") as bus, user(fleet, "coder") as agent:
-        await bus.request(delivered)
+        for subject in delivered:
+            await bus.request(subject)
         inbox = agent.client.new_inbox()
         next_message = await agent.hear(inbox)
-        await agent.publish(pull_from("coder"), reply=inbox, payload=b'{"batch": 1}')
-        message = await next_message()
-        assert message.subject == delivered
-        await agent.client.request(message.reply, b"", timeout=5)
+        await agent.publish(pull_from("coder"), reply=inbox, payload=b'{"batch": 3}')
+        messages = [await next_message() for _ in delivered]
+        assert [message.subject for message in messages] == delivered
+        for message in messages:
+            await agent.client.request(message.reply, b"", timeout=5)
         consumer = await bus.request(f"$JS.API.CONSUMER.INFO.{STREAM}.{role_consumer('coder')}")
         assert consumer["num_ack_pending"] == 0
-        assert consumer["ack_floor"]["consumer_seq"] == 1
+        assert consumer["ack_floor"]["consumer_seq"] == len(delivered)
         assert agent.refused == []
 
 
