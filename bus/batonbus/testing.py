@@ -15,7 +15,7 @@ from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.core import open_core
 from batonbus.run.receipt_keeper import ReceiptKeeper
 from batonbus.run.window_manager import WindowManager
-from batonbus.wire.server import embedded_server
+from batonbus.wire.server import EmbeddedServer, embedded_server
 
 FAST = Settings(
     receipt_timeout=2.0,
@@ -39,18 +39,30 @@ class TestBus(Bus):
         self._agents = agents
         self._settings = settings
         self._all = AsyncExitStack()
+        self._server: EmbeddedServer | None = None
+
+    @property
+    def server(self) -> EmbeddedServer:
+        """The running server. Raises RuntimeError outside of the `async with` block."""
+        if self._server is None:
+            raise RuntimeError("the server is not running: use `async with TestBus(agent) as bus`")
+        return self._server
 
     async def __aenter__(self) -> Self:
-        store = self._all.enter_context(tempfile.TemporaryDirectory(prefix="batonbus-"))
-        server = await self._all.enter_async_context(embedded_server(Path(store)))
-        self._url = server.url
-        tasks = await self._all.enter_async_context(anyio.create_task_group())
-        self._all.callback(tasks.cancel_scope.cancel)
-        tasks.start_soon(run_window_manager, self._url, DEFAULT_FLEET, self._settings)
-        tasks.start_soon(run_receipt_keeper, self._url, DEFAULT_FLEET, self._settings)
-        for agent in self._agents:
-            tasks.start_soon(self.run, agent)
-        return await super().__aenter__()
+        async with AsyncExitStack() as stack:
+            store = stack.enter_context(tempfile.TemporaryDirectory(prefix="batonbus-"))
+            self._server = await stack.enter_async_context(embedded_server(Path(store)))
+            self._url = self._server.url
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            tasks.start_soon(run_window_manager, self._url, DEFAULT_FLEET, self._settings)
+            tasks.start_soon(run_receipt_keeper, self._url, DEFAULT_FLEET, self._settings)
+            for agent in self._agents:
+                tasks.start_soon(self.run, agent)
+            await super().__aenter__()
+            stack.push_async_exit(super().__aexit__)
+            self._all = stack.pop_all()
+        return self
 
     async def __aexit__(
         self,
@@ -58,10 +70,10 @@ class TestBus(Bus):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        swallowed = await super().__aexit__(kind, error, trace)
-        if swallowed:
+        if not isinstance(error, anyio.get_cancelled_exc_class()):
+            # A failed assertion comes out as it is, not in the groups of our tasks.
             kind = error = trace = None
-        return await self._all.__aexit__(kind, error, trace) or swallowed
+        return await self._all.__aexit__(kind, error, trace)
 
 
 async def run_window_manager(url: str, fleet: str, settings: Settings | None = None) -> None:

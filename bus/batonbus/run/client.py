@@ -9,10 +9,11 @@ import anyio
 from opentelemetry.trace import SpanKind
 
 from batonbus.logs import log
-from batonbus.rules.chain import Kind
+from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
 from batonbus.rules.settings import Settings
 from batonbus.run.asking import ChainAnswer, ask_chain, ask_hello
+from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
 from batonbus.run.telemetry import span
 from batonbus.wire.connection import Connection, connect
@@ -20,15 +21,18 @@ from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.subjects import NOBODY, Subject, answers_to
-from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, encode
+from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, decode, encode
 
 HELLO_PATIENCE = 10.0
 """Seconds that a joining process waits for the first keeper to answer."""
 
+ASK_INTERVAL = 0.2
+"""Seconds between two questions to the bus about the same thing."""
+
 COMPARED = ("to", "work", "task", "after", "body")
 """What makes two handoffs with one id the same: content, not times or trace."""
 
-OnCancel = Callable[[UUID], None]
+OnCancel = Callable[[UUID], object]
 
 
 class Client:
@@ -57,6 +61,8 @@ class Client:
         Raises InvalidMessageError, ConflictError, MessageTooLargeError.
         """
         payload = encode(envelope)
+        # Structs made in Python are not checked before they are read: say what is wrong at once.
+        decode(payload, Envelope)
         line = Line(envelope.id)
         self.lines.watch(line)
         try:
@@ -84,10 +90,12 @@ class Client:
                 sequence = await self.ledger.append(draft, tail=tail)
             except LostRaceError:
                 answer = await self.ask(envelope.id)
-                if answer.envelope is None:
+                if answer.chain.stage == "none":
                     # Nothing but void events: the id is still free behind them.
                     tail = answer.chain.tail
                     continue
+                if answer.envelope is None:
+                    raise ConflictError(envelope.id, COMPARED) from None
                 check_same(envelope, answer.envelope)
                 self.lines.hear_asked(line, answer)
             else:
@@ -101,7 +109,7 @@ class Client:
                 return await ask_chain(self.connection, self.fleet, handoff_id)
             except NoAnswerError as error:
                 log.warning("ask.unanswered", handoff=str(handoff_id), error=str(error))
-                await anyio.sleep(0.2)
+                await anyio.sleep(ASK_INTERVAL)
 
     async def poll(self) -> None:
         """Once a heartbeat, look in the ledger for what the waiting lines may have missed: messages
@@ -116,27 +124,36 @@ class Client:
                 else:
                     self.lines.hear_asked(line, answer)
 
-    async def cancel(self, handoff_id: UUID, reason: str) -> bool:
-        """Write `cancelled`; returns whether it was still open."""
-        while True:
-            answer = await self.ask(handoff_id)
-            chain = answer.chain
-            if chain.final:
-                return False
-            receipt = Receipt(
-                handoff_id=handoff_id, state="cancelled", by=self.actor, reason=reason
-            )
-            draft = Draft(
-                # For its owner, so that the work stops; whoever waits sees it in the ledger.
-                subject=self.subject(handoff_id, "cancelled", chain.work, chain.owner or NOBODY),
-                payload=encode(receipt),
-                reason=reason,
-            )
-            try:
-                await self.ledger.append(draft, tail=chain.tail)
-            except LostRaceError:
-                continue
-            return True
+    async def cancel(self, line: Line, reason: str) -> bool:
+        """End a line with `cancelled` where it stands; returns whether it was still open.
+        Raises IllegalStepError where this actor may not."""
+        written = False
+        while not line.ended:
+            answer = await self.ask(line.current)
+            self.lines.hear_asked(line, answer)
+            if not answer.chain.final:
+                written = await self._write_cancelled(answer.chain, reason)
+        return written
+
+    async def _write_cancelled(self, chain: Chain, reason: str) -> bool:
+        if chain.stage == "none":
+            # A settled handoff's next one, which the window manager is just about to deliver.
+            await anyio.sleep(ASK_INTERVAL)
+            return False
+        event = Event(sequence=chain.tail + 1, kind="cancelled", actor=self.actor, tail=chain.tail)
+        step(chain, event)
+        receipt = Receipt(handoff_id=chain.id, state="cancelled", by=self.actor, reason=reason)
+        draft = Draft(
+            # For its owner, so that the work stops; whoever waits sees it in the ledger.
+            subject=self.subject(chain.id, "cancelled", chain.work, chain.owner or NOBODY),
+            payload=encode(receipt),
+            reason=reason,
+        )
+        try:
+            await self.ledger.append(draft, tail=chain.tail)
+        except LostRaceError:
+            return False
+        return True
 
     def subject(self, handoff_id: UUID, kind: Kind, work: str, to: str) -> Subject:
         """The subject of an event that this actor writes."""
@@ -168,19 +185,12 @@ async def open_client(
     Raises BusUnavailableError where there is no server, or no keeper answers in time; and out of
     the block when NATS closes the connection for good.
     """
-    async with (
-        connect(url, actor) as connection,
-        Publisher(connection) as publisher,
-        anyio.create_task_group() as tasks,
-    ):
+    async with connect(url, actor) as connection, Publisher(connection) as publisher:
         settings = await _say_hello(connection, fleet, card)
         client = Client(connection, publisher, fleet, settings)
-
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
-        tasks.start_soon(connection.wait_closed)
-        tasks.start_soon(client.poll)
-        yield client
-        tasks.cancel_scope.cancel()
+        async with beside(connection.wait_closed, client.poll):
+            yield client
 
 
 async def _say_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:

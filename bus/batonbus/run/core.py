@@ -1,7 +1,9 @@
 """What every process of the bus has: a connection, a ledger, a registry, the fleet's settings."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import anyio
 from msgspec import Struct
@@ -39,22 +41,33 @@ async def open_core(
     Raises BusUnavailableError, TopologyError; and BusUnavailableError out of the block when NATS
     closes the connection for good.
     """
-    async with (
-        connect(url, actor) as connection,
-        Publisher(connection) as publisher,
-        anyio.create_task_group() as tasks,
-    ):
-        agreed = await ensure_topology(connection, fleet, settings)
-        tasks.start_soon(connection.wait_closed)
-        tasks.start_soon(_watch_clock, connection, fleet)
-        yield Core(
+    async with connect(url, actor) as connection, Publisher(connection) as publisher:
+        core = Core(
             connection,
             Ledger(connection, publisher, fleet),
             Registry(connection, publisher, fleet),
-            agreed,
+            await ensure_topology(connection, fleet, settings),
             fleet,
         )
-        tasks.cancel_scope.cancel()
+        async with beside(connection.wait_closed, partial(_watch_clock, connection, fleet)):
+            yield core
+
+
+@asynccontextmanager
+async def beside(*functions: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
+    """Run endless functions beside the block. What one of them or the block itself raises comes out
+    as it is, not in a group."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            for function in functions:
+                tasks.start_soon(function)
+            yield
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        first, *others = group.exceptions
+        if others:
+            raise
+        raise first from None
 
 
 @asynccontextmanager

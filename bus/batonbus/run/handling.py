@@ -4,8 +4,9 @@
 says under which accepted event it stands, so that a stale owner's answer changes nothing.
 """
 
+import asyncio
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec import Struct
 from opentelemetry.trace import SpanKind
@@ -22,7 +23,6 @@ from batonbus.run.telemetry import span
 from batonbus.wire.feed import Received
 from batonbus.wire.ledger import Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
-from batonbus.wire.subjects import check_token
 from batonbus_schemas import (
     Delivery,
     Envelope,
@@ -142,11 +142,14 @@ class Handling:
                 )
                 outcome = await self._agent.handler(envelope.body, context)
                 return self._settled(lease, outcome), trace
-            except Refuse as error:
-                return self._refused(lease, error), trace
             except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
-                log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
-                return self._failed(lease, error), trace
+                return self._raised(lease, error), trace
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Nobody cancelled us: the handler awaited something that was cancelled.
+                return self._raised(lease, error), trace
 
     def _settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
         if isinstance(outcome, TaskResult):
@@ -156,7 +159,7 @@ class Handling:
             following = Envelope(
                 id=child_id(lease.envelope.id),
                 sender=self._client.actor,
-                to=check_token("addressee", outcome.to),
+                to=outcome.to,
                 body=outcome.body,
             )
             settlement = Settlement(result=outcome.result, next=following)
@@ -165,22 +168,28 @@ class Handling:
                 f"the handler returned {type(outcome).__name__}: return a TaskResult, "
                 "or result.then(role, body)"
             )
-        encode(settlement)
+        # Structs made in Python are not checked before they are read, and then it is too late.
+        decode(encode(settlement), Settlement)
         return Answer(kind="settled", content=settlement)
 
-    def _refused(self, lease: Lease, error: Refuse) -> Answer:
-        receipt = self._receipt(lease, "refused", error.reason)
-        return Answer(kind="refused", content=receipt, reason=error.reason)
+    def _raised(self, lease: Lease, error: BaseException) -> Answer:
+        cause, *others = leaves(error)
+        if isinstance(cause, Refuse) and not others:
+            reason = clip(cause.reason)
+            receipt = self._receipt(lease, "refused", reason)
+            return Answer(kind="refused", content=receipt, reason=reason)
+        log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
+        return self._failed(lease, cause, *others)
 
-    def _failed(self, lease: Lease, error: Exception) -> Answer:
-        reason = f"{type(error).__name__}: {error}"[:ERROR_LIMIT]
-        asked = error.after if isinstance(error, TryAgain) else None
+    def _failed(self, lease: Lease, *errors: BaseException) -> Answer:
+        reason = clip("; ".join(map(describe, errors)))
+        asked = [it.after for it in errors if isinstance(it, TryAgain) and it.after is not None]
         delay = retry_delay(lease.attempt, self._client.settings.retry_delay)
         return Answer(
             kind="failed",
             content=self._receipt(lease, "failed", reason),
             reason=reason,
-            retry_after=delay if asked is None else asked,
+            retry_after=max(asked, default=delay),
         )
 
     async def answer(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> bool:
@@ -249,6 +258,28 @@ class Handling:
             child_to=following.to if following else None,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions themselves, without the groups that a handler's task groups put them in."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for it in group.exceptions for leaf in leaves(it)]
+
+
+def describe(error: BaseException) -> str:
+    """The kind of an exception and what it says."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}".removesuffix(": ")
+    except Exception as unreadable:  # noqa: BLE001 - The exception's class is not ours either.
+        return f"{name}, whose text cannot be read ({type(unreadable).__name__})"
+
+
+def clip(text: str) -> str:
+    """At most `ERROR_LIMIT` characters, all of which UTF-8 can hold."""
+    return text[:ERROR_LIMIT].encode(errors="replace").decode()
 
 
 def is_last_attempt(lease: Lease) -> bool:

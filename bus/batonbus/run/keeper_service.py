@@ -3,6 +3,7 @@
 import anyio
 import msgspec
 
+from batonbus.logs import log
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
 from batonbus.run.asking import CHAIN, HELLO, ChainAnswer, ChainQuestion, Hello, Welcome
@@ -10,7 +11,15 @@ from batonbus.run.core import Core
 from batonbus.wire.ledger import Stored, fold_stored
 from batonbus.wire.service import serve
 from batonbus.wire.topology import ensure_addressee
-from batonbus_schemas import Envelope, Presence, Receipt, Settlement, decode, read_handoff
+from batonbus_schemas import (
+    Envelope,
+    InvalidMessageError,
+    Presence,
+    Receipt,
+    Settlement,
+    decode,
+    read_handoff,
+)
 
 RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead", "cancelled"})
 """Events whose payload is a Receipt."""
@@ -50,7 +59,7 @@ class KeeperService:
         chain = Chain(id=question.handoff_id)
         for stored in events:
             chain = fold_stored(chain, stored)
-        if events and not await self._is_part(actor, chain, events, agents):
+        if events and not await self._is_part(actor, chain, events, agents or []):
             raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
         answer = ChainAnswer(
             chain=chain,
@@ -61,11 +70,13 @@ class KeeperService:
         )
         return msgspec.json.encode(answer)
 
-    async def _agents(self) -> list[Presence]:
+    async def _agents(self) -> list[Presence] | None:
+        """The live agents, or None where the registry does not answer."""
         try:
             return await self._core.registry.list()
-        except NoAnswerError:
-            return []
+        except NoAnswerError as error:
+            log.warning("registry.unread", error=str(error))
+            return None
 
     async def _is_part(
         self, actor: str, chain: Chain, events: list[Stored], agents: list[Presence]
@@ -84,13 +95,16 @@ class KeeperService:
         parent = await self._core.ledger.read_folded(Chain(id=under.subject.handoff_id))
         return parent.owner == actor
 
-    def _owner_alive(self, chain: Chain, agents: list[Presence]) -> bool | None:
-        if chain.stage != "accepted":
+    def _owner_alive(self, chain: Chain, agents: list[Presence] | None) -> bool | None:
+        if chain.stage != "accepted" or agents is None:
             return None
         if any(it.card.id == chain.owner and chain.owner_sequence in it.working for it in agents):
             return True
-        trusted = self._core.connection.connected_for >= self._core.settings.trust_after
-        return False if trusted else None
+        connection, settings = self._core.connection, self._core.settings
+        trusted = connection.connected_for >= settings.trust_after
+        # A fresh owner needs a moment to list what it accepted.
+        fresh = connection.server_time() - chain.changed < settings.heartbeat
+        return False if trusted and not fresh else None
 
 
 def _last_receipt(chain: Chain, events: list[Stored]) -> Receipt | None:
@@ -111,4 +125,8 @@ def _envelope(events: list[Stored]) -> Envelope | None:
     first = events[0] if events else None
     if first is None or first.event.kind != "sent":
         return None
-    return read_handoff(first.payload, sender=first.event.actor, to=first.event.to)
+    try:
+        return read_handoff(first.payload, sender=first.event.actor, to=first.event.to)
+    except InvalidMessageError:
+        # It is refused for that; how it ended can be asked for all the same.
+        return None

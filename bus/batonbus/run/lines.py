@@ -90,12 +90,15 @@ class Lines:
     def __init__(self) -> None:
         self._lines: dict[UUID, list[Line]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
     def watch(self, line: Line) -> None:
         """Tell this line what is heard of its current handoff from now on."""
         self._lines.setdefault(line.current, []).append(line)
 
     def forget(self, line: Line) -> None:
-        """Nobody waits for this line any more."""
+        """Nobody waits for this line any more; one that has ended is forgotten by itself."""
         self._unwatch(line, line.current)
 
     def waiting(self) -> list[Line]:
@@ -118,8 +121,11 @@ class Lines:
                 self._follow(line, handoff_id)
         else:
             receipt = decode(stored.payload, Receipt)
+            if (receipt.by, receipt.state) != (stored.event.actor, stored.event.kind):
+                return
             for line in watching:
                 line.note_receipt(receipt)
+                self._follow(line, handoff_id)
 
     def hear_asked(self, line: Line, answer: ChainAnswer) -> None:
         """Tell this line what the bus said when it was asked."""
@@ -128,9 +134,10 @@ class Lines:
         self._follow(line, before)
 
     def _follow(self, line: Line, before: UUID) -> None:
-        if line.current != before:
+        if line.ended or line.current != before:
             self._unwatch(line, before)
-            self.watch(line)
+            if not line.ended:
+                self.watch(line)
 
     def _unwatch(self, line: Line, handoff_id: UUID) -> None:
         watching = self._lines.get(handoff_id, [])

@@ -28,9 +28,10 @@ class Sent:
     @property
     def settled_id(self) -> UUID:
         """The handoff that gave the result: the last one of its line, for `after`.
-        Raises RuntimeError before `result`."""
-        if self._line.settlement is None or not self._line.ended:
+        Raises RuntimeError before `result`, Bounced where there is none."""
+        if not self._line.ended:
             raise RuntimeError(f"handoff {self.handoff_id} has no result yet: await it first")
+        self._line.result()
         return self._line.current
 
     async def receipt(self) -> Receipt:
@@ -52,17 +53,12 @@ class Sent:
         Raises Bounced where the line ended refused, dead or cancelled."""
         while not self._line.ended:
             await self._line.wait_change()
-        self._client.lines.forget(self._line)
         return self._line.result()
 
     async def cancel(self, reason: str) -> bool:
-        """Stop the line where it stands now; returns whether it was still open."""
-        while not await self._client.cancel(self._line.current, reason):
-            before = self._line.current
-            await self._line.wait_change()
-            if self._line.ended or self._line.current == before:
-                return False
-        return True
+        """Stop the line where it stands now; returns whether it was still open.
+        Raises IllegalStepError where somebody else's handoff may not be cancelled from here."""
+        return await self._client.cancel(self._line, reason)
 
 
 async def gather(*sent: Sent) -> list[TaskResult]:

@@ -6,6 +6,7 @@ a foreign trace context passes through unchanged.
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
@@ -13,6 +14,9 @@ from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import ProxyTracerProvider, SpanKind
 
 CARRIED = frozenset({"traceparent", "tracestate", "baggage"})
+
+_passing: ContextVar[dict[str, str]] = ContextVar("passing")
+"""What a handler's own sends carry on where there are no spans."""
 
 Attributes = Mapping[str, str | int]
 
@@ -51,7 +55,12 @@ def span(
     """A span around the block, child of what `headers` carry (None: of the current span); gives the
     headers that hand its context on."""
     if not is_configured():
-        yield {k.lower(): v for k, v in (headers or {}).items() if k.lower() in CARRIED}
+        carried = {k.lower(): v for k, v in (headers or {}).items() if k.lower() in CARRIED}
+        token = _passing.set(_passing.get({}) if headers is None else carried)
+        try:
+            yield _passing.get()
+        finally:
+            _passing.reset(token)
         return
     parent = None if headers is None else read_context(headers)
     tracer = trace.get_tracer("batonbus")

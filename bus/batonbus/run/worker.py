@@ -3,7 +3,8 @@
 from uuid import UUID
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
 
 from batonbus.logs import bind, log
@@ -15,14 +16,16 @@ from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.topology import role_consumer
 from batonbus_schemas import Presence
 
+LEAVE_TIMEOUT = 2.0
+"""Seconds that telling the registry and the server of our end may take."""
+
 
 class Running(Struct):
-    """A handoff whose handler runs: its accepted event, and the way to stop it."""
+    """A handoff whose handler runs, and the way to stop it."""
 
-    accepted: int
+    handoff_id: UUID
     received: Received
     scope: anyio.CancelScope
-    cancelled: bool = False
 
 
 class Worker:
@@ -34,65 +37,74 @@ class Worker:
         self._settings = client.settings
         self._handling = Handling(agent, client)
         self._free = agent.card.slots
-        self._running: dict[UUID, Running] = {}
+        self._running: dict[int, Running] = {}
+        """What we own, by its accepted event."""
         self._changed = anyio.Event()
         self._stopping = False
-        client.on_cancel = self._on_cancel
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set; then let what runs finish inside the grace time, and hand the
         rest back."""
         connection, stream = self._client.connection, self._client.ledger.stream
         card = self._agent.card
-        async with anyio.create_task_group() as tasks:
-            await self._put_presence()
-            tasks.start_soon(self._stay_present)
-            tasks.start_soon(self._keep_leases)
-            async with (
-                open_feed(connection, stream, role_consumer(card.role), window=card.slots) as role,
-                open_feed(connection, stream, role_consumer(card.id), window=card.slots) as own,
-                anyio.create_task_group() as handlers,
-            ):
-                handlers.start_soon(self._receive, role, handlers)
-                handlers.start_soon(self._receive, own, handlers)
-                log.info("agent.started", agent=card.id, role=card.role)
-                try:
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._client.on_cancel = lambda it: tasks.start_soon(self._check_cancelled, it)
+                await tasks.start(self._stay_present)
+                tasks.start_soon(self._keep_leases)
+                role_feed, own_feed = (
+                    open_feed(connection, stream, role_consumer(name), window=card.slots)
+                    for name in (card.role, card.id)
+                )
+                async with (
+                    role_feed as role,
+                    own_feed as own,
+                    anyio.create_task_group() as handlers,
+                ):
+                    handlers.start_soon(self._receive, role, handlers)
+                    handlers.start_soon(self._receive, own, handlers)
+                    log.info("agent.started", agent=card.id, role=card.role)
                     await stop.wait()
                     self._stopping = True
                     await role.stop()
                     await own.stop()
                     await self._finish()
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._leave()
                     handlers.cancel_scope.cancel()
-            tasks.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
+        finally:
+            await self._leave()
 
     async def _finish(self) -> None:
         self._wake()
         with anyio.move_on_after(self._settings.stop_grace):
-            while self._running:
+            while self._free < self._agent.card.slots:
                 await self._changed.wait()
 
     async def _leave(self) -> None:
-        """Gone from the registry first: what is handed back may be taken over at once."""
-        try:
-            await self._client.registry.remove(self._client.actor)
-        except NoAnswerError as error:
-            log.warning("presence.not_removed", error=str(error))
-        log.info("agent.stopped", agent=self._client.actor, unfinished=len(self._running))
+        with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
+            try:
+                await self._client.registry.remove(self._client.actor)
+            except NoAnswerError as error:
+                log.warning("presence.not_removed", error=str(error))
+        log.info("agent.stopped", agent=self._client.actor)
 
-    async def _stay_present(self) -> None:
+    async def _stay_present(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        changed = self._changed
+        await self._put_presence()
+        task_status.started()
         while True:
             with anyio.move_on_after(self._settings.heartbeat):
-                await self._changed.wait()
+                await changed.wait()
                 # Many changes at once are one entry.
                 await anyio.sleep(self._settings.heartbeat / 20)
+            # Taken before the entry is made: a change while it is on its way is the next one's.
+            changed = self._changed
             await self._put_presence()
 
     async def _put_presence(self) -> None:
-        working = tuple(it.accepted for it in self._running.values())
-        presence = Presence(card=self._agent.card, working=working, stopping=self._stopping)
+        presence = Presence(
+            card=self._agent.card, working=tuple(self._running), stopping=self._stopping
+        )
         try:
             await self._client.registry.put(presence)
         except NoAnswerError as error:
@@ -102,10 +114,10 @@ class Worker:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
-    def _on_cancel(self, handoff_id: UUID) -> None:
-        running = self._running.get(handoff_id)
-        if running is not None:
-            running.cancelled = True
+    async def _check_cancelled(self, handoff_id: UUID) -> None:
+        """Somebody says that a handoff is over: where the ledger says so too, stop the work."""
+        running = next((it for it in self._running.values() if it.handoff_id == handoff_id), None)
+        if running is not None and (await self._client.ask(handoff_id)).chain.final:
             running.scope.cancel()
 
     async def _receive(self, feed: Feed, handlers: TaskGroup) -> None:
@@ -133,32 +145,37 @@ class Worker:
             log.exception("handoff.not_handled", subject=received.subject, error=repr(error))
             await received.nak(ELSEWHERE_DELAY)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
+                # Whoever gets it next asks the registry whether we still hold it.
+                await self._put_presence()
                 await received.nak(0)
             raise
         finally:
             self._free += 1
-        await feed.release()
+            self._wake()
+            with anyio.CancelScope(shield=True):
+                await feed.release()
 
     async def _hold(self, lease: Lease, received: Received) -> None:
-        """Own the handoff until it is answered, cancelled, or not ours any more."""
-        running = Running(accepted=lease.accepted, received=received, scope=anyio.CancelScope())
-        self._running[lease.envelope.id] = running
+        """Own the handoff until it is answered, or over without us."""
+        scope = anyio.CancelScope()
+        self._running[lease.accepted] = Running(lease.envelope.id, received, scope)
         self._wake()
         try:
-            with running.scope:
+            with scope:
                 await self._answer(lease, received)
         finally:
-            del self._running[lease.envelope.id]
-            self._wake()
-        if running.cancelled:
+            del self._running[lease.accepted]
+        if scope.cancelled_caught:
             log.info("handoff.stopped", why="cancelled by its sender")
             await received.ack()
 
     async def _answer(self, lease: Lease, received: Received) -> None:
         answer, trace = await self._handling.work(lease)
-        written = await self._handling.answer(lease, answer, trace)
-        if written and answer.retry_after is not None and not is_last_attempt(lease):
+        if not await self._handling.answer(lease, answer, trace):
+            # Somebody else has it now: the message is theirs to ack.
+            return
+        if answer.retry_after is not None and not is_last_attempt(lease):
             await received.nak(answer.retry_after)
         else:
             await received.ack()
