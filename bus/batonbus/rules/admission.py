@@ -43,11 +43,12 @@ def check_capabilities(envelope: Envelope, agents: Sequence[Presence]) -> list[V
     if not agents or any(expected <= set(it.card.capabilities) for it in agents):
         return []
     declared = sorted({capability for it in agents for capability in it.card.capabilities})
-    missing = sorted(expected - set(declared)) or sorted(expected)
+    missing = ", ".join(sorted(expected - set(declared)))
+    lacking = missing or f"all of {', '.join(sorted(expected))}"
     return [
         Violation(
             path="$.body.document.to_agent.expected_capabilities",
-            problem=f"no agent listening as {envelope.to} declares {', '.join(missing)} "
+            problem=f"no agent listening as {envelope.to} declares {lacking} "
             f"(declared: {', '.join(declared) or 'nothing'})",
         )
     ]

@@ -66,12 +66,14 @@ BUS_WRITES: Mapping[Kind, frozenset[str]] = {
 class Event(Struct, frozen=True, kw_only=True):
     """One stored step of a handoff, as its subject and headers tell it.
 
-    `tail` is the sequence of the chain's tail that the writer saw (0: it saw none); `accepted` is
-    the accepted event that it acts under; `at` is the server's time of storing, in Unix seconds.
+    `kind` is "unknown" for a message among a chain's subjects that is no event: it is void, but it
+    moves the tail. `tail` is the sequence of the chain's tail that the writer saw (0: it saw none);
+    `accepted` is the accepted event that it acts under; `at` is the server's time of storing, in
+    Unix seconds.
     """
 
     sequence: int
-    kind: Kind
+    kind: Kind | Literal["unknown"]
     actor: str
     tail: int
     at: float = 0.0
@@ -134,6 +136,8 @@ class IllegalStepError(ValueError):
 
 def objection(chain: Chain, event: Event) -> str | None:
     """Why this event may not follow this chain, or None where it may."""
+    if event.kind == "unknown":
+        return "it is no event of a handoff"
     if event.tail != chain.tail:
         return f"its writer saw the tail {event.tail}, not {chain.tail}"
     if event.actor not in BUS_WRITES.get(event.kind, {event.actor}):
@@ -203,8 +207,8 @@ def step(chain: Chain, event: Event) -> Chain:
         changed=event.at,
         work=event.work or chain.work,
         reason=event.reason,
-        waiter=event.waiter or chain.waiter,
-        addressee=event.addressee or chain.addressee,
+        waiter=_told(event, chain.waiter, event.waiter),
+        addressee=_told(event, chain.addressee, event.addressee),
     )
     match event.kind:
         case "sent":
@@ -230,6 +234,12 @@ def step(chain: Chain, event: Event) -> Chain:
             )
         case _:
             return after
+
+
+def _told(event: Event, known: str | None, said: str | None) -> str | None:
+    """Who is told, or asked: as the first event says it, then as the bus does; no receiver may turn
+    the answers to somebody else."""
+    return (said or known) if known is None or event.actor in BUS_ACTORS else known
 
 
 def fold(chain: Chain, events: Iterable[Event]) -> Chain:

@@ -27,7 +27,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 def due_at(chain: Chain, settings: Settings) -> float | None:
     """The server's moment (Unix seconds) at which this handoff must be looked at, or None where
     only its owner or a new event can move it."""
-    if chain.final:
+    nobody_sent_it = chain.stage == "none" and not chain.began  # void events alone
+    if chain.final or nobody_sent_it:
         return None
     if chain.stage in {"none", "sent", "delivered"}:
         return chain.began + settings.receipt_timeout
