@@ -18,13 +18,20 @@ def find_url(folder: Path | None = None) -> str:
     """The bus's address, which may hold credentials. Raises BusUnavailableError."""
     if url := os.environ.get("BATONBUS_URL"):
         return url
+    if url := local_url(folder or Path.cwd()):
+        return url
+    raise BusUnavailableError(
+        f"no bus in this folder ({STATE_FOLDER}/address is missing): "
+        "start one here with `batonbus up`, or set BATONBUS_URL"
+    )
+
+
+def local_url(folder: Path) -> str | None:
+    """The address of the bus that `batonbus up` runs in this folder, if one does."""
     try:
-        return address_file(folder or Path.cwd()).read_text().strip()
+        return address_file(folder).read_text().strip()
     except FileNotFoundError:
-        raise BusUnavailableError(
-            f"no bus in this folder ({STATE_FOLDER}/address is missing): "
-            "start one here with `batonbus up`, or set BATONBUS_URL"
-        ) from None
+        return None
 
 
 def find_fleet() -> str:

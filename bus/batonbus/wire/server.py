@@ -28,8 +28,13 @@ log_file: "{store}/server.log"
 logfile_size_limit: 10MB
 jetstream {{
   store_dir: "{store}"
+  sync_interval: {sync}
 }}
 """
+
+SYNC_INTERVAL = "2m"
+"""How often the store is forced to the disk: a crash of any process loses nothing, a power loss up
+to that much. `always` costs about nine tenths of the throughput."""
 
 
 def find_server() -> str:
@@ -67,7 +72,9 @@ class EmbeddedServer:
         lives on this store: two would ruin it."""
         self._check_store()
         configuration = self.store / "nats-server.conf"
-        configuration.write_text(CONFIGURATION.format(port=self.port, store=self.store))
+        configuration.write_text(
+            CONFIGURATION.format(port=self.port, store=self.store, sync=SYNC_INTERVAL)
+        )
         self._process = await start_child([find_server(), "-c", str(configuration)])
         with anyio.move_on_after(START_TIMEOUT):
             while self._process.returncode is None and not await _listens(self.port):  # noqa: ASYNC110 - only the port tells

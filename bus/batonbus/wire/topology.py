@@ -27,6 +27,8 @@ CONSUMER_NOT_FOUND = 10014
 SETTINGS_KEY = "batonbus.settings"
 WINDOW_MANAGER_CONSUMER = "window-manager"
 
+ROLE_PREFIX = "to-"
+
 ROLE_PENDING = 50_000
 """Un-acked messages that a role's consumer may have: above any number of agents times slots."""
 
@@ -34,7 +36,13 @@ ROLE_PENDING = 50_000
 class _Info(msgspec.Struct):
     config: dict[str, Any]
     ts: datetime | None = None
-    state: dict[str, Any] = {}
+    name: str = ""
+    num_waiting: int = 0
+
+
+class _Page(msgspec.Struct):
+    total: int
+    consumers: list[_Info] = []
 
 
 _decode_info = msgspec.json.Decoder(_Info).decode
@@ -42,7 +50,7 @@ _decode_info = msgspec.json.Decoder(_Info).decode
 
 def role_consumer(addressee: str) -> str:
     """The durable consumer of a role's or an agent's deliveries."""
-    return f"to-{check_token('addressee', addressee)}"
+    return ROLE_PREFIX + check_token("addressee", addressee)
 
 
 def ledger_config(fleet: str, settings: Settings) -> dict[str, Any]:
@@ -97,6 +105,18 @@ def consumer_config(
     }
 
 
+def window_manager_config(fleet: str, settings: Settings) -> dict[str, Any]:
+    """No limit on what waits un-acked: held handoffs must not block new ones."""
+    filters = [kind_filter(fleet, "sent"), kind_filter(fleet, "settled")]
+    return consumer_config(WINDOW_MANAGER_CONSUMER, filters, settings, -1)
+
+
+def addressee_config(fleet: str, addressee: str, settings: Settings) -> dict[str, Any]:
+    """The deliveries to one role or agent."""
+    filters = [deliveries_to(fleet, addressee)]
+    return consumer_config(role_consumer(addressee), filters, settings, ROLE_PENDING)
+
+
 async def ensure_topology(
     connection: Connection, fleet: str, wanted: Settings | None = None
 ) -> Settings:
@@ -108,10 +128,7 @@ async def ensure_topology(
     check_token("fleet", fleet)
     settings = await _ensure_ledger(connection, fleet, wanted)
     await _ensure_stream(connection, registry_config(fleet, settings))
-    filters = [kind_filter(fleet, "sent"), kind_filter(fleet, "settled")]
-    # No limit on what waits un-acked: held handoffs must not block new ones.
-    config = consumer_config(WINDOW_MANAGER_CONSUMER, filters, settings, -1)
-    await _ensure_consumer(connection, stream_name(fleet), config)
+    await _ensure_consumer(connection, stream_name(fleet), window_manager_config(fleet, settings))
     return settings
 
 
@@ -119,9 +136,60 @@ async def ensure_addressee(
     connection: Connection, fleet: str, addressee: str, settings: Settings
 ) -> None:
     """Make or compare the consumer of a role's or an agent's deliveries."""
-    name = role_consumer(addressee)
-    config = consumer_config(name, [deliveries_to(fleet, addressee)], settings, ROLE_PENDING)
+    config = addressee_config(fleet, addressee, settings)
     await _ensure_consumer(connection, stream_name(fleet), config)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream or consumer as the server has it: `differing` names each setting that is not as
+    needed, `waiting` counts the pulls that wait for a message."""
+
+    differing: tuple[str, ...] = ()
+    waiting: int = 0
+
+
+async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Found | None]:
+    """Compare all that the fleet needs with what is there, and make nothing: the ledger, the
+    registry, the window manager's consumer and those of addressees, by name (None: missing).
+    Raises ApiError, NoAnswerError."""
+    ledger = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
+    if ledger is None:
+        return {stream_name(fleet): None}
+    settings = _stored_settings(ledger)
+    registry = registry_config(fleet, settings)
+    stored = await _info(connection, f"STREAM.INFO.{registry['name']}", STREAM_NOT_FOUND)
+    found: dict[str, Found | None] = {
+        stream_name(fleet): _compared(ledger_config(fleet, settings), ledger),
+        registry["name"]: None if stored is None else _compared(registry, stored),
+        WINDOW_MANAGER_CONSUMER: None,
+    }
+    for info in await _list_consumers(connection, stream_name(fleet)):
+        if wanted := _wanted_consumer(info.name, fleet, settings):
+            found[info.name] = _compared(wanted, info)
+    return found
+
+
+def _compared(wanted: Mapping[str, Any], info: _Info) -> Found:
+    return Found(differing=tuple(differences(wanted, info.config)), waiting=info.num_waiting)
+
+
+def _wanted_consumer(name: str, fleet: str, settings: Settings) -> dict[str, Any] | None:
+    """The settings that a consumer of this name must have; None for readers, which have none."""
+    if name == WINDOW_MANAGER_CONSUMER:
+        return window_manager_config(fleet, settings)
+    if name.startswith(ROLE_PREFIX):
+        return addressee_config(fleet, name.removeprefix(ROLE_PREFIX), settings)
+    return None
+
+
+async def _list_consumers(connection: Connection, stream: str) -> list[_Info]:
+    consumers: list[_Info] = []
+    while True:
+        data = await connection.api(f"CONSUMER.LIST.{stream}", {"offset": len(consumers)})
+        page = msgspec.json.decode(data, type=_Page)
+        consumers += page.consumers
+        if not page.consumers or len(consumers) >= page.total:
+            return consumers
 
 
 async def read_settings(connection: Connection, fleet: str) -> Settings:

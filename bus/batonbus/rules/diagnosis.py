@@ -1,0 +1,173 @@
+"""Whether a bus can do its work, judged from what was seen of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from batonbus_schemas import MESSAGE_LIMIT, Presence
+
+HEADERS_LIMIT = 8_192
+"""Bytes that are kept free for the headers of an event."""
+
+PAYLOAD_NEEDED = 2 * MESSAGE_LIMIT + HEADERS_LIMIT
+"""Bytes that a delivered handoff with its window may have; the server refuses what is larger than
+its `max_payload`."""
+
+SECURE_VERSIONS = {(2, 11): 16, (2, 12): 7, (2, 14): 0}
+"""The first patch of each line without known holes; a newer line is secure from its start."""
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that was checked: how it is, and what to do about it if something is."""
+
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    advice: str = ""
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What was seen of a bus.
+
+    `parts` are its streams and consumers by name: the settings that differ, or None where it is
+    missing. `pulls` are the window managers' requests that wait, `sync` is how often the server
+    writes to its disk (`always`, or seconds), None where `sync_unknown` says why that is not known.
+    `jetstream` and `keeper` are why there is none, if so.
+    """
+
+    address: str
+    version: tuple[int, int, int]
+    max_payload: int
+    fleet: str
+    jetstream: str | None = None
+    parts: Mapping[str, tuple[str, ...] | None] = {}
+    pulls: int = 0
+    keeper: str | None = None
+    agents: tuple[Presence, ...] = ()
+    sync: str | None = None
+    sync_unknown: str = ""
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """What to say of each thing, in an order in which a failed one explains those behind it."""
+    if facts.jetstream is not None:
+        return [_server(facts), _payload(facts), _jetstream(facts)]
+    return [check(facts) for check in _CHECKS]
+
+
+def _ok(name: str, detail: str) -> Finding:
+    return Finding(name=name, status="ok", detail=detail)
+
+
+def _fail(name: str, detail: str, advice: str) -> Finding:
+    return Finding(name=name, status="fail", detail=detail, advice=advice)
+
+
+def _warn(name: str, detail: str, advice: str) -> Finding:
+    return Finding(name=name, status="warn", detail=detail, advice=advice)
+
+
+def _server(facts: Facts) -> Finding:
+    major, minor, patch = facts.version
+    detail = f"nats-server {major}.{minor}.{patch} at {facts.address}"
+    secure = (major, minor) > max(SECURE_VERSIONS) or patch >= SECURE_VERSIONS.get(
+        (major, minor), patch + 1
+    )
+    if secure:
+        return _ok("server", detail)
+    return _warn(
+        "server",
+        f"{detail} has known security holes",
+        "use 2.11.16, 2.12.7, 2.14.0 or newer",
+    )
+
+
+def _payload(facts: Facts) -> Finding:
+    detail = f"{facts.max_payload:,} bytes, needed {PAYLOAD_NEEDED:,}"
+    if facts.max_payload >= PAYLOAD_NEEDED:
+        return _ok("max_payload", detail)
+    return _fail("max_payload", detail, "set max_payload: 1MB in the server's configuration")
+
+
+def _jetstream(facts: Facts) -> Finding:
+    if facts.jetstream is None:
+        return _ok("jetstream", "enabled")
+    return _fail("jetstream", facts.jetstream, "enable JetStream for this account on the server")
+
+
+def _topology(facts: Facts) -> Finding:
+    missing = [name for name, differing in facts.parts.items() if differing is None]
+    wrong = [f"{name}: {'; '.join(it)}" for name, it in facts.parts.items() if it]
+    if missing:
+        return _fail(
+            "ledger",
+            f"missing: {', '.join(missing)}",
+            "start the bus, which makes what is missing: `batonbus up`",
+        )
+    if wrong:
+        return _fail(
+            "ledger",
+            " | ".join(wrong),
+            "change it on the server, or give this bus a fleet name of its own",
+        )
+    return _ok("ledger", f"{len(facts.parts)} streams and consumers are as needed")
+
+
+def _window_manager(facts: Facts) -> Finding:
+    if facts.pulls:
+        return _ok("window manager", f"listening ({facts.pulls} pulls wait)")
+    return _fail(
+        "window manager",
+        "no pull waits: none is running, so nothing is delivered",
+        "start one: `batonbus up`, or `batonbus run window-manager`",
+    )
+
+
+def _keeper(facts: Facts) -> Finding:
+    if facts.keeper is None:
+        return _ok("receipt keeper", "answers")
+    return _fail(
+        "receipt keeper",
+        facts.keeper,
+        "start one: `batonbus up`, or `batonbus run receipt-keeper`",
+    )
+
+
+def _agents(facts: Facts) -> Finding:
+    roles = sorted({it.card.role for it in facts.agents})
+    if roles:
+        return _ok("agents", f"{len(facts.agents)} alive: {', '.join(roles)}")
+    return _warn(
+        "agents",
+        f"none of the fleet {facts.fleet!r} is alive: handoffs will be overdue",
+        "start one: `batonbus agent --role reviewer --command 'wc -w'`",
+    )
+
+
+def _sync(facts: Facts) -> Finding:
+    if facts.sync is None:
+        return _warn(
+            "disk",
+            f"unknown whether an event survives a power loss: {facts.sync_unknown}",
+            "name its monitoring address: --monitoring http://127.0.0.1:8222",
+        )
+    if facts.sync == "always":
+        return _ok("disk", "every event is on disk before it counts (sync_interval: always)")
+    return _warn(
+        "disk",
+        f"written every {facts.sync}: a power loss may lose that much, a crash loses nothing",
+        "set sync_interval: always, at about a tenth of the throughput",
+    )
+
+
+_CHECKS: tuple[Callable[[Facts], Finding], ...] = (
+    _server,
+    _payload,
+    _jetstream,
+    _topology,
+    _window_manager,
+    _keeper,
+    _agents,
+    _sync,
+)

@@ -1,0 +1,124 @@
+"""Looking at a bus without touching it; `rules.diagnosis` judges what is seen."""
+
+import time
+import urllib.request
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from batonbus.rules.chain import OPERATOR
+from batonbus.rules.diagnosis import Facts, Finding, diagnose
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.run.asking import ask_hello
+from batonbus.wire.connection import Connection, connect
+from batonbus.wire.publisher import Publisher
+from batonbus.wire.registry import Registry
+from batonbus.wire.server import SYNC_INTERVAL
+from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER, Found, inspect_topology
+from batonbus_schemas import Presence
+
+PATIENCE = 2.0
+"""Seconds in which a live window manager must be seen waiting: a busy one does not always wait."""
+
+
+class _Config(Struct):
+    sync_always: bool = False
+    sync_interval: int = 0
+
+
+class _JetStream(Struct):
+    config: _Config
+
+
+class _Page(Struct):
+    """What is read of the monitoring's `/varz`."""
+
+    jetstream: _JetStream
+
+
+async def examine(
+    url: str, fleet: str, *, monitoring: str | None = None, embedded: bool = False
+) -> list[Finding]:
+    """Check a bus. `monitoring` is the http address of the server's own monitoring, if known;
+    `embedded` says that `batonbus up` started the server, by a configuration of ours."""
+    try:
+        async with connect(url, OPERATOR) as connection:
+            return diagnose(await _look(connection, fleet, monitoring, embedded))
+    except BusUnavailableError as error:
+        what, _, advice = str(error).partition(": ")
+        return [Finding(name="server", status="fail", detail=what, advice=advice)]
+
+
+async def _look(
+    connection: Connection, fleet: str, monitoring: str | None, embedded: bool
+) -> Facts:
+    version = connection.client.connected_server_version
+    facts = Facts(
+        address=connection.address,
+        version=(version.major, version.minor, version.patch),
+        max_payload=connection.client.max_payload,
+        fleet=fleet,
+    )
+    try:
+        await connection.api("INFO")
+    except (BusUnavailableError, NoAnswerError) as error:
+        return replace(facts, jetstream=str(error))
+    parts = await _look_at_parts(connection, fleet)
+    manager = parts.get(WINDOW_MANAGER_CONSUMER)
+    sync, why_unknown = None, "no monitoring address is given"
+    if monitoring is not None:
+        sync, why_unknown = await anyio.to_thread.run_sync(read_sync, monitoring)
+    elif embedded:
+        sync = SYNC_INTERVAL
+    return replace(
+        facts,
+        parts={name: it and it.differing for name, it in parts.items()},
+        pulls=manager.waiting if manager else 0,
+        keeper=await _ask_keeper(connection, fleet),
+        agents=await _list_agents(connection, fleet) if all(parts.values()) else (),
+        sync=sync,
+        sync_unknown=why_unknown,
+    )
+
+
+async def _look_at_parts(connection: Connection, fleet: str) -> dict[str, Found | None]:
+    """The topology, as soon as a window manager waits for events or `PATIENCE` is over."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        parts = await inspect_topology(connection, fleet)
+        manager = parts.get(WINDOW_MANAGER_CONSUMER)
+        if manager is None or manager.waiting or time.monotonic() >= until:
+            return parts
+        await anyio.sleep(0.1)
+
+
+async def _ask_keeper(connection: Connection, fleet: str) -> str | None:
+    """Why no keeper answers, if none does."""
+    try:
+        await ask_hello(connection, fleet, None)
+    except (BusUnavailableError, NoAnswerError) as error:
+        return str(error)
+    return None
+
+
+async def _list_agents(connection: Connection, fleet: str) -> tuple[Presence, ...]:
+    async with Publisher(connection) as publisher:
+        return tuple(await Registry(connection, publisher, fleet).list())
+
+
+def read_sync(monitoring: str) -> tuple[str | None, str]:
+    """How often the server writes to its disk (`always`, or seconds), by its monitoring page; or
+    None and why that is not known."""
+    address = f"{monitoring.rstrip('/')}/varz"
+    if not address.startswith(("http://", "https://")):
+        return None, f"{monitoring} is no http address"
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - checked above
+            page = msgspec.json.decode(answer.read(), type=_Page)
+    except (OSError, msgspec.MsgspecError) as error:
+        return None, f"{address} gives no answer: {error}"
+    config = page.jetstream.config
+    return "always" if config.sync_always else f"{config.sync_interval / 1e9:g} s", ""
