@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from batonbus_schemas.context import SUMMARY_LINES, ContextHandoff, first_lines
 from batonbus_schemas.contract import HandoffV1
-from batonbus_schemas.tokens import TaskId, Text, Token
+from batonbus_schemas.tokens import Moment, TaskId, Text, Token
 
 Mode = Literal["direct", "pipeline", "full"]
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -93,6 +93,9 @@ class TaskResult(_Body, frozen=True, tag="task-result"):
     verification: tuple[Check, ...] = ()
     notes: str = ""
     context_handoff: ContextHandoff | None = None
+    commit: str = ""
+    started: Moment | None = None
+    finished: Moment | None = None
     ref_cache: dict[str, str] = {}
 
     @classmethod
@@ -146,9 +149,10 @@ class TaskResult(_Body, frozen=True, tag="task-result"):
             ),
         )
 
-    def then(self, to: str, body: "Body | str") -> "Then":
-        """Settle with this result and hand on to `to` in the same write; a string is a brief."""
-        return Then(result=self, to=to, body=as_body(body))
+    def then(self, to: str, body: "Body | str", *, attempt: int = 1) -> "Then":
+        """Settle with this result and hand on to `to` in the same write; a string is a brief.
+        `attempt` is the first attempt that the receiver makes: a rebuild goes on counting."""
+        return Then(result=self, to=to, body=as_body(body), attempt=attempt)
 
 
 class CompactionHandoff(_Body, frozen=True, tag="compaction-handoff"):
@@ -175,6 +179,7 @@ class Then(Struct, frozen=True, kw_only=True):
     result: TaskResult
     to: str
     body: Body
+    attempt: int = 1
 
 
 def as_body(body: Body | str) -> Body:

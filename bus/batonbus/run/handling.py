@@ -161,6 +161,7 @@ class Handling:
                 sender=self._client.actor,
                 to=outcome.to,
                 body=outcome.body,
+                attempt=outcome.attempt,
             )
             settlement = Settlement(result=outcome.result, next=following)
         else:

@@ -23,6 +23,7 @@ class Line:
         self.last: Receipt | None = None
         self.settlement: Settlement | None = None
         self.owner: str | None = None
+        self.attempt = 1
         self._changed = anyio.Event()
         self.waiters = 0
 
@@ -56,6 +57,7 @@ class Line:
             self.first = receipt
         if receipt.state == "accepted":
             self.owner = receipt.by
+            self.attempt = receipt.attempt or self.attempt
         self.last = receipt
         self._wake()
 
@@ -74,6 +76,7 @@ class Line:
     def note_answer(self, answer: ChainAnswer) -> None:
         """What the bus said when asked about the current handoff."""
         chain = answer.chain
+        self.attempt = chain.attempt
         if answer.settlement is not None:
             self.note_settlement(chain.id, chain.owner or "", answer.settlement)
         elif answer.receipt is not None and answer.receipt != self.last:

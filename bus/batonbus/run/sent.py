@@ -34,6 +34,11 @@ class Sent:
         self._line.result()
         return self._line.current
 
+    @property
+    def attempt(self) -> int:
+        """The attempt that the line is at: what its receivers used up so far."""
+        return self._line.attempt
+
     async def receipt(self) -> Receipt:
         """The first answer: accepted, held, refused or overdue. Raises NoAnswerError where the bus
         itself does not answer in time."""
