@@ -12,16 +12,21 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from batonbus.logs import log
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.wire.nats_client import NatsClient
 from batonbus.wire.subjects import check_token
 
 MINIMUM_SERVER = (2, 11)
 """Older servers ignore the compare-and-set's subject filter without a word."""
+
+PING_INTERVAL = 5
+"""Seconds. A connection that leaves two pings without an answer is given up and made again: one
+that was cut without a word is noticed within three of them."""
 
 
 class ApiError(BusUnavailableError):
@@ -42,19 +47,6 @@ class _Answer(msgspec.Struct):
     error: _ErrorBody | None = None
 
 
-class _Client(Client):
-    """nats-py looks at each letter of each header's name in Python, which was a third of a hop."""
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        for line in raw.split(b"\r\n"):
-            name, colon, value = line.partition(b":")
-            if colon and name.isascii() and len(name.split()) == 1:
-                headers[name.strip().decode()] = value.strip().decode(errors="replace")
-        return headers
-
-
 class Connection:
     """A connected NATS client with the few verbs that the bus needs."""
 
@@ -63,13 +55,20 @@ class Connection:
         self.actor = actor
         self.closed = anyio.Event()
         self.leaving = False
-        self._connected_since = time.monotonic()
+        self._connected_since: float | None = None
         self._clock: tuple[float, float] | None = None
 
     @property
     def connected_for(self) -> float:
         """Seconds since the last (re)connect; 0 while disconnected."""
-        return time.monotonic() - self._connected_since if self.client.is_connected else 0.0
+        if self._connected_since is None or not self.client.is_connected:
+            return 0.0
+        return time.monotonic() - self._connected_since
+
+    @property
+    def session(self) -> int:
+        """Counts the reconnects: what was asked in an earlier session is not answered any more."""
+        return self.client.stats["reconnects"]
 
     @property
     def address(self) -> str:
@@ -78,10 +77,15 @@ class Connection:
             self.client.connected_url.geturl() if self.client.connected_url else ""
         )
 
-    def reconnected(self) -> None:
-        """Connected again: what was known of the others is not any more."""
+    def connected(self) -> None:
+        """Connected, maybe again: what was known of the others before is not known any more."""
         self._connected_since = time.monotonic()
-        log.info("connection.restored", actor=self.actor)
+
+    def disconnected(self) -> None:
+        """Away, until it is connected again."""
+        self._connected_since = None
+        if not self.leaving:
+            log.warning("connection.lost", actor=self.actor)
 
     async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Publish without waiting for an answer. nats-py swallows a cancellation under
@@ -104,13 +108,18 @@ class Connection:
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
         """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once
-        where nobody serves the subject, and BusUnavailableError where a service says no."""
+        where nobody serves the subject, and BusUnavailableError where a service says no or the
+        connection is closed."""
         try:
             answer = await self.client.request(subject, payload, timeout=timeout)
         except NoRespondersError as error:
             raise NoAnswerError(f"nobody answers {subject}") from error
-        except (NatsTimeoutError, NatsError, OSError) as error:
+        except NatsTimeoutError as error:
             raise NoAnswerError(f"no answer to {subject} within {timeout:g} s") from error
+        except ConnectionClosedError as error:
+            raise self.closed_error() from error
+        except (NatsError, OSError) as error:
+            raise NoAnswerError(f"{subject} could not be asked: {error!r}") from error
         if problem := (answer.headers or {}).get("Nats-Service-Error"):
             raise BusUnavailableError(f"{problem}: {answer.data.decode(errors='replace')}")
         return answer.data
@@ -139,17 +148,22 @@ class Connection:
     async def wait_closed(self) -> None:
         """Returns never; raises when NATS closed the connection for good."""
         await self.closed.wait()
-        raise BusUnavailableError(
-            f"NATS closed the connection of {self.actor} for good: "
+        raise self.closed_error()
+
+    def closed_error(self) -> BusUnavailableError:
+        """Why nothing can be asked any more."""
+        if self.leaving:
+            return BusUnavailableError(f"{self.actor} has left the bus: nothing more can be asked")
+        return BusUnavailableError(
+            f"NATS closed the connection of {self.actor} for good ({self.client.last_error}): "
             "look at the server's log for the reason, then start this process again"
         )
 
 
 def without_credentials(url: str) -> str:
     """A server's address that may be shown."""
-    parts = urlsplit(url)
-    host = parts.hostname or url
-    return f"{parts.scheme or 'nats'}://{host}:{parts.port or 4222}"
+    parts = urlsplit(url if "://" in url else f"nats://{url}")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 @asynccontextmanager
@@ -159,32 +173,47 @@ async def connect(
     """Connect as `actor`. Raises BusUnavailableError where no server answers within
     `connect_timeout` seconds, or an old one does; later it reconnects for ever."""
     check_token("actor", actor)
-    client = _Client()
+    client = NatsClient()
     connection = Connection(client, actor)
+    try:
+        await _reach(url, connection, connect_timeout)
+        _check_version(client)
+        yield connection
+    finally:
+        connection.leaving = True
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+            if client.options:  # else it did not get far enough to be closed
+                await client.close()
+
+
+async def _reach(url: str, connection: Connection, connect_timeout: float) -> None:
+    client = connection.client
 
     async def on_error(error: Exception) -> None:
-        log.warning("connection.error", actor=actor, error=repr(error))
+        # While it is away, each try to come back fails alike.
+        say = log.warning if client.is_connected else log.debug
+        say("connection.error", actor=connection.actor, error=repr(error))
 
     async def on_closed() -> None:
         connection.closed.set()
 
     async def on_disconnected() -> None:
-        if connection.leaving:
-            return
-        log.warning("connection.lost", actor=actor)
+        connection.disconnected()
 
     async def on_reconnected() -> None:
-        connection.reconnected()
+        connection.connected()
+        log.info("connection.restored", actor=connection.actor)
 
     try:
         with anyio.fail_after(connect_timeout):
             await client.connect(
                 url,
-                name=f"batonbus {actor}",
-                inbox_prefix=f"_INBOX_{actor}",
+                name=f"batonbus {connection.actor}",
+                inbox_prefix=f"_INBOX_{connection.actor}",
                 # Jitter: a fleet that lost its server must not come back in one instant.
                 reconnect_time_wait=random.uniform(0.05, 0.3),  # type: ignore[arg-type]  # noqa: S311
                 max_reconnect_attempts=-1,
+                ping_interval=PING_INTERVAL,
                 error_cb=on_error,
                 closed_cb=on_closed,
                 disconnected_cb=on_disconnected,
@@ -192,19 +221,12 @@ async def connect(
                 skip_subject_validation=True,
                 pending_size=16 * 1024 * 1024,
             )
+        connection.connected()
     except (OSError, NatsError, TimeoutError) as error:
-        await client.close()
         raise BusUnavailableError(
-            f"no NATS server answers at {without_credentials(url)} ({type(error).__name__}): "
-            "start one with `batonbus up`, or set BATONBUS_URL"
+            f"cannot connect to NATS at {without_credentials(url)} ({client.last_error or error}): "
+            "start a server with `batonbus up`, or set BATONBUS_URL"
         ) from error
-    try:
-        _check_version(client)
-        yield connection
-    finally:
-        connection.leaving = True
-        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-            await client.close()
 
 
 def _check_version(client: Client) -> None:
