@@ -16,7 +16,7 @@ import pytest
 from batonbus.wire.server import find_server
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-AGENTS = ("researcher", "coder", "reviewer", "tester", "closer")
+AGENTS = ("researcher", "worker-code", "reviewer", "tester", "closer")
 START_TIMEOUT = 15.0
 
 
@@ -40,10 +40,15 @@ class Server:
             return json.load(answer)
 
 
+def variable(user: str) -> str:
+    """The name of the environment variable that holds a user's password."""
+    return f"NATS_{user.upper().replace('-', '_')}_PASSWORD"
+
+
 @contextmanager
 def run_server(configuration: Path, folder: Path) -> Iterator[Server]:
     names = ("operator", *AGENTS)
-    passwords = {f"NATS_{name.upper()}_PASSWORD": f"{name}-password" for name in names}
+    passwords = {variable(name): f"{name}-password" for name in names}
     command = [find_server(), "-c", str(configuration), "-a", "127.0.0.1", "-p", "-1", "-m", "-1"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ FLEET = "default"
 
 
 def make_agents() -> list[Agent]:
-    researcher, coder = Agent("researcher", id="researcher"), Agent("coder", id="coder")
+    researcher, coder = Agent("researcher", id="researcher"), Agent("coder", id="worker-code")
 
     @researcher.handles
     async def research(task: Dispatch, ctx: Context) -> TaskResult:

@@ -98,8 +98,8 @@ async def fleet(server: Any) -> Any:
     """The server with the topology that the bus itself makes."""
     async with connect(server.url("operator"), "operator") as connection:
         settings = await ensure_topology(connection, FLEET)
-        for agent in ("researcher", "coder"):
-            await ensure_addressee(connection, FLEET, agent, settings)
+        for addressee in ("researcher", "worker-code", "coder"):
+            await ensure_addressee(connection, FLEET, addressee, settings)
     return server
 
 
@@ -119,7 +119,7 @@ def test_a_handoff_of_full_size_is_far_below_the_payload_limit(server: Any) -> N
     assert server.look("varz")["max_payload"] == 1024 * 1024
 
 
-@pytest.mark.parametrize("login", ["", "researcher:wrong@", "researcher:coder-password@"])
+@pytest.mark.parametrize("login", ["", "researcher:wrong@", "researcher:worker-code-password@"])
 async def test_nobody_connects_without_the_password(server: Any, login: str) -> None:
     async def ignore(error: Exception) -> None:
         pass
@@ -164,20 +164,21 @@ async def test_an_agent_loses_a_compare_and_set_like_anyone(fleet: Any) -> None:
         assert answer["error"]["err_code"] == 10071
 
 
-async def test_an_agent_pulls_and_acknowledges_its_own_deliveries(fleet: Any) -> None:
-    """One request is answered by many messages, so the imported service must be a stream."""
-    delivered = [event("delivered", "window-manager", "coder") for _ in range(3)]
-    async with user(fleet, "operator") as bus, user(fleet, "coder") as agent:
+@pytest.mark.parametrize("addressee", ["worker-code", "coder"])
+async def test_an_agent_pulls_and_acknowledges_its_deliveries(fleet: Any, addressee: str) -> None:
+    """To its id and to its role; one request is answered by many messages."""
+    delivered = [event("delivered", "window-manager", addressee) for _ in range(3)]
+    async with user(fleet, "operator") as bus, user(fleet, "worker-code") as agent:
         for subject in delivered:
             await bus.request(subject)
         inbox = agent.client.new_inbox()
         next_message = await agent.hear(inbox)
-        await agent.publish(pull_from("coder"), reply=inbox, payload=b'{"batch": 3}')
+        await agent.publish(pull_from(addressee), reply=inbox, payload=b'{"batch": 3}')
         messages = [await next_message() for _ in delivered]
         assert [message.subject for message in messages] == delivered
         for message in messages:
             await agent.client.request(message.reply, b"", timeout=5)
-        consumer = await bus.request(f"$JS.API.CONSUMER.INFO.{STREAM}.{role_consumer('coder')}")
+        consumer = await bus.request(f"$JS.API.CONSUMER.INFO.{STREAM}.{role_consumer(addressee)}")
         assert consumer["num_ack_pending"] == 0
         assert consumer["ack_floor"]["consumer_seq"] == len(delivered)
         assert agent.refused == []
@@ -202,7 +203,8 @@ async def test_an_agent_asks_the_bus(fleet: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("writer", "kind"), [("operator", "held"), ("coder", "accepted"), ("coder", "settled")]
+    ("writer", "kind"),
+    [("operator", "held"), ("worker-code", "accepted"), ("worker-code", "settled")],
 )
 async def test_an_agent_hears_once_what_is_for_it(fleet: Any, writer: str, kind: str) -> None:
     foreign = event(kind, writer, "tester")
@@ -223,14 +225,14 @@ async def test_an_operator_hears_what_an_agent_answers(fleet: Any) -> None:
 
 
 FOREIGN_PUBLISHES = {
-    **{f"another's {kind}": event(kind, "coder", "researcher") for kind in AGENT_EVENTS},
-    **{f"the bus's {kind}": event(kind, "researcher", "coder") for kind in BUS_EVENTS},
-    "the window manager's delivery": event("delivered", "window-manager", "coder"),
-    "another's presence": entry_of("coder"),
-    "another's question": ask_subject(FLEET, "chain", "coder"),
-    "another's deliveries": pull_from("coder"),
-    "another's acknowledgement": f"$JS.ACK.{STREAM}.{role_consumer('coder')}.1.1.1.1.0",
-    "another's inbox": "_INBOX_coder.x",
+    **{f"another's {kind}": event(kind, "worker-code", "researcher") for kind in AGENT_EVENTS},
+    **{f"the bus's {kind}": event(kind, "researcher", "worker-code") for kind in BUS_EVENTS},
+    "the window manager's delivery": event("delivered", "window-manager", "worker-code"),
+    "another's presence": entry_of("worker-code"),
+    "another's question": ask_subject(FLEET, "chain", "worker-code"),
+    "another's deliveries": pull_from("worker-code"),
+    "another's acknowledgement": f"$JS.ACK.{STREAM}.{role_consumer('worker-code')}.1.1.1.1.0",
+    "another's inbox": "_INBOX_worker-code.x",
     "reading the ledger": f"$JS.API.STREAM.MSG.GET.{STREAM}",
     "reading the ledger directly": f"$JS.API.DIRECT.GET.{STREAM}",
     "the ledger's state": f"$JS.API.STREAM.INFO.{STREAM}",
@@ -255,10 +257,10 @@ async def test_an_agent_is_refused(fleet: Any, what: str) -> None:
 FOREIGN_SUBSCRIPTIONS = {
     "everything": ">",
     "every event": f"{FLEET}.handoff.>",
-    "what is for another": answers_to(FLEET, "coder"),
+    "what is for another": answers_to(FLEET, "worker-code"),
     "deliveries as they are written": f"{FLEET}.handoff.*.delivered.*.*.*",
     "every inbox": "_INBOX.>",
-    "another's inbox": "_INBOX_coder.>",
+    "another's inbox": "_INBOX_worker-code.>",
     "questions to the bus": f"{FLEET}.ask.>",
     "the registry": f"$KV.{REGISTRY}.>",
     "the JetStream API": "$JS.>",
@@ -277,9 +279,9 @@ async def test_an_agent_does_not_hear(fleet: Any, what: str) -> None:
 FORGED_REPLIES = {
     "deletes the ledger": f"$JS.API.STREAM.DELETE.{STREAM}",
     "purges the ledger": f"$JS.API.STREAM.PURGE.{STREAM}",
-    "deletes a consumer": f"$JS.API.CONSUMER.DELETE.{STREAM}.{role_consumer('coder')}",
-    "writes for another": event("settled", "coder", "tester"),
-    "speaks for another": entry_of("coder"),
+    "deletes a consumer": f"$JS.API.CONSUMER.DELETE.{STREAM}.{role_consumer('worker-code')}",
+    "writes for another": event("settled", "worker-code", "tester"),
+    "speaks for another": entry_of("worker-code"),
 }
 
 
