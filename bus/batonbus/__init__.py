@@ -13,6 +13,7 @@ from batonbus.rules.settings import Settings
 from batonbus.run.agent import Agent
 from batonbus.run.bus import Bus
 from batonbus.run.context import Context
+from batonbus.run.program import Ended, ProgramError, run_program
 from batonbus.run.sent import Sent, gather
 from batonbus.testing import TestBus
 
@@ -24,11 +25,14 @@ __all__ = [
     "BusUnavailableError",
     "ConflictError",
     "Context",
+    "Ended",
     "NoAnswerError",
+    "ProgramError",
     "Refuse",
     "Sent",
     "Settings",
     "TestBus",
     "TryAgain",
     "gather",
+    "run_program",
 ]

@@ -1,46 +1,14 @@
-"""Any program as an agent: the assignment on stdin, the result on stdout.
+"""Any program as an agent: the assignment on stdin, the result on stdout."""
 
-The program runs in a process group of its own with a scrubbed environment and a time limit; nothing
-of the group is left when the handoff is over.
-"""
-
-import asyncio
-import os
-import signal
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
-
-import anyio
+from collections.abc import Sequence
 
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
+from batonbus.run.program import run_program
 from batonbus_schemas import InvalidMessageError, TaskResult, decode
-
-KEPT_VARIABLES = frozenset(
-    {
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "TZ",
-        "TMPDIR",
-        "TERM",
-    }
-)
-"""All that a command sees of our environment, unless its caller names more."""
-
-OUTPUT_LIMIT = 1_000_000
-"""Bytes that a command may print; one that prints more is stopped."""
 
 STDERR_SHOWN = 500
 """Characters of stderr that the error of a failed command quotes."""
-
-KILL_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL of the process group."""
 
 
 class CommandFailedError(Exception):
@@ -74,28 +42,14 @@ def command_agent(
 async def run_command(
     command: Sequence[str], ctx: Context, *, time_limit: float, variables: Sequence[str] = ()
 ) -> TaskResult:
-    """Run a command on one handoff. Raises CommandFailedError."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=scrub(os.environ, variables) | _about(ctx),
-        start_new_session=True,
+    """Run a command on one handoff. Raises CommandFailedError, ProgramError."""
+    ended = await run_program(
+        command, text=ctx.text, time_limit=time_limit, variables=variables, extra=describe(ctx)
     )
-    try:
-        with anyio.fail_after(time_limit):
-            stdout, stderr = await _converse(process, ctx.text.encode())
-    except TimeoutError:
-        raise CommandFailedError(
-            f"{command[0]} did not end within {time_limit:g} s: raise --time-limit, or ask for less"
-        ) from None
-    finally:
-        await _end_group(process)
-    if process.returncode != 0:
-        said = stderr.decode(errors="replace").strip()[-STDERR_SHOWN:]
-        raise CommandFailedError(f"{command[0]} ended with exit code {process.returncode}: {said}")
-    return read_output(stdout.decode(errors="replace"), command[0])
+    if ended.code != 0:
+        said = ended.stderr.strip()[-STDERR_SHOWN:]
+        raise CommandFailedError(f"{command[0]} ended with exit code {ended.code}: {said}")
+    return read_output(ended.stdout, command[0])
 
 
 def read_output(text: str, name: str) -> TaskResult:
@@ -110,66 +64,11 @@ def read_output(text: str, name: str) -> TaskResult:
     return TaskResult.passed(what=text.strip())
 
 
-def scrub(environment: Mapping[str, str], variables: Sequence[str]) -> dict[str, str]:
-    """The part of an environment that a command may see: no credentials of ours."""
-    kept = KEPT_VARIABLES | set(variables)
-    return {key: value for key, value in environment.items() if key in kept}
-
-
-def _about(ctx: Context) -> dict[str, str]:
+def describe(ctx: Context) -> dict[str, str]:
+    """What a program is told of its handoff, beside the text."""
     return {
         "BATONBUS_HANDOFF": str(ctx.envelope.id),
         "BATONBUS_WORK": ctx.envelope.work,
         "BATONBUS_TASK": ctx.envelope.task or "",
         "BATONBUS_ATTEMPT": str(ctx.attempt),
     }
-
-
-async def _converse(process: Process, text: bytes) -> tuple[bytes, bytes]:
-    """Feed stdin, drain both outputs at once, and wait: a full pipe would block both sides."""
-    outputs: dict[str, bytes] = {}
-
-    async def drain(name: str, stream: asyncio.StreamReader | None) -> None:
-        outputs[name] = await _read_limited(stream) if stream else b""
-
-    async def feed() -> None:
-        if process.stdin is not None:
-            try:
-                process.stdin.write(text)
-                await process.stdin.drain()
-                process.stdin.close()
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # a command need not read what it is given
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(drain, "stdout", process.stdout)
-        tasks.start_soon(drain, "stderr", process.stderr)
-        tasks.start_soon(feed)
-        tasks.start_soon(process.wait)
-    return outputs["stdout"], outputs["stderr"]
-
-
-async def _read_limited(stream: asyncio.StreamReader) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while chunk := await stream.read(65_536):
-        size += len(chunk)
-        if size > OUTPUT_LIMIT:
-            raise CommandFailedError(
-                f"the command printed more than {OUTPUT_LIMIT:,} bytes: write files, name them"
-            )
-        parts.append(chunk)
-    return b"".join(parts)
-
-
-async def _end_group(process: Process) -> None:
-    """End whatever of the command's process group is left."""
-    with anyio.CancelScope(shield=True):
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-            except (ProcessLookupError, PermissionError):
-                break
-            with anyio.move_on_after(KILL_GRACE):
-                await process.wait()
-        await process.wait()

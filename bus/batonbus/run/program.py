@@ -1,0 +1,143 @@
+"""A program of others: its own process group, a scrubbed environment, a time limit, bounded output.
+
+Nothing of the group is left when the call is over, however it ends.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+KEPT_VARIABLES = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+    }
+)
+"""All that a command sees of our environment, unless its caller names more."""
+
+OUTPUT_LIMIT = 1_000_000
+"""Bytes that a command may print; one that prints more is stopped."""
+
+KILL_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL of the process group."""
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a program ended: exit code (negative: the signal), stdout, stderr."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class ProgramError(Exception):
+    """A program could not be started, took too long, or printed too much."""
+
+
+async def run_program(
+    command: Sequence[str],
+    *,
+    text: str = "",
+    cwd: Path | None = None,
+    time_limit: float,
+    variables: Sequence[str] = (),
+    extra: Mapping[str, str] | None = None,
+    merged: bool = False,
+) -> Ended:
+    """Run a program with `text` on its stdin, at most `time_limit` seconds long.
+
+    `variables` names further variables of ours that it may see, `extra` adds new ones; `merged`
+    puts stderr into stdout, in order. Raises ProgramError.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=STDOUT if merged else PIPE,
+            cwd=cwd,
+            env={**scrub(os.environ, variables), **(extra or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProgramError(f"{command[0]} cannot be started: {error.strerror}") from error
+    try:
+        with anyio.fail_after(time_limit):
+            outputs = await _converse(process, text.encode())
+    except TimeoutError:
+        raise ProgramError(
+            f"{command[0]} did not end within {time_limit:g} s: allow it more, or ask for less"
+        ) from None
+    finally:
+        await _end_group(process)
+    if any(len(output) > OUTPUT_LIMIT for output in outputs):
+        raise ProgramError(
+            f"{command[0]} printed more than {OUTPUT_LIMIT:,} bytes: write files, and name them"
+        )
+    stdout, stderr = (output.decode(errors="replace") for output in outputs)
+    return Ended(code=process.returncode or 0, stdout=stdout, stderr=stderr)
+
+
+def scrub(environment: Mapping[str, str], variables: Sequence[str]) -> dict[str, str]:
+    """The part of an environment that a program may see: no credentials of ours."""
+    kept = KEPT_VARIABLES | set(variables)
+    return {key: value for key, value in environment.items() if key in kept}
+
+
+async def _converse(process: Process, text: bytes) -> tuple[bytes, bytes]:
+    """Feed stdin, drain both outputs at once, and wait: a full pipe would block both sides. Ends
+    early where an output goes over the limit."""
+    outputs = [bytearray(), bytearray()]
+
+    async with anyio.create_task_group() as tasks:
+
+        async def drain(stream: asyncio.StreamReader | None, output: bytearray) -> None:
+            while stream is not None and (chunk := await stream.read(65_536)):
+                output += chunk
+                if len(output) > OUTPUT_LIMIT:
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(drain, process.stdout, outputs[0])
+        tasks.start_soon(drain, process.stderr, outputs[1])
+        tasks.start_soon(_feed, process, text)
+        tasks.start_soon(process.wait)
+    return bytes(outputs[0]), bytes(outputs[1])
+
+
+async def _feed(process: Process, text: bytes) -> None:
+    if process.stdin is None:
+        return
+    try:
+        process.stdin.write(text)
+        await process.stdin.drain()
+        process.stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # a program need not read what it is given
+
+
+async def _end_group(process: Process) -> None:
+    """End whatever of the command's process group is left."""
+    with anyio.CancelScope(shield=True):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                break
+            with anyio.move_on_after(KILL_GRACE):
+                await process.wait()
+        await process.wait()
