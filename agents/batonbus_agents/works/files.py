@@ -32,8 +32,8 @@ class FileEntry(Struct, frozen=True, omit_defaults=True):
 def path_problem(path: str) -> str | None:
     """Why a path is not safe to use, or None: relative POSIX, one spelling, inside the project."""
     parts = path.removesuffix("/").split("/")
-    if is_nothing(path) or path != path.strip():
-        return f"{path!r} is no name of a file, or has blanks around it"
+    if not path or path != path.strip():
+        return f"{path!r} is blank, or has blanks around it"
     if "`" in path or not path.isprintable():
         return f"{path!r} has a backtick or an unprintable character, which these files cannot hold"
     if "\\" in path:
@@ -44,7 +44,7 @@ def path_problem(path: str) -> str | None:
         return f"{path!r} leaves the project: write it without .."
     if "" in parts or "." in parts:
         return f"{path!r} has an empty step: write it without . and //"
-    return None
+    return f"{path!r} means that there is no file" if is_nothing(path) else None
 
 
 def safe_path(path: str) -> str:
@@ -79,7 +79,10 @@ def parse_file_entries(text: str) -> list[FileEntry]:
 def _entry(text: str) -> FileEntry:
     found = _ENTRY.fullmatch(text)
     label = action_of(found["label"]) if found and found["label"] else None
-    if found is None or (found["label"] and label is None):
+    # `Notes: …` is a sentence, and `a.py: …` is a file.
+    worded = found and (found["more"] or "").startswith((":", "\uff1a"))
+    sentence = found and worded and not set("./") & set(found["bare"])
+    if found is None or sentence or (found["label"] and label is None):
         raise ValueError(f"{text!r} names no file: write `path` — CREATE, MODIFY or DELETE")
     action, description = _described((found["after"] or found["more"] or "").strip())
     return FileEntry(found["quoted"] or found["bare"], label or action, description)

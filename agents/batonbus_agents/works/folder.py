@@ -131,7 +131,7 @@ class WorkFolder:
         tasks: dict[str, dict[str, Any]] = {}
         for (task, kind), (name, *others) in self._names(found).items():
             if others:
-                told = f"and {', '.join(others)} are the {kind} of {task}: keep one of them"
+                told = f"{name} and {', '.join(others)} are both the {kind} of {task}: keep one"
                 found.append(Problem(self._label(name), 1, told))
             parts = tasks.setdefault(task, {"names": {}})
             parts[kind] = self._read(name, _READERS[kind], found)

@@ -4,7 +4,14 @@ import re
 
 from msgspec import Struct
 
-from batonbus_agents.works.markdown import Document, Field, Section, field_line, heading_line
+from batonbus_agents.works.markdown import (
+    Document,
+    Field,
+    Section,
+    field_line,
+    heading_line,
+    one_line,
+)
 from batonbus_agents.works.problems import Problems
 from batonbus_agents.works.words import (
     CONTEXT_FIELDS,
@@ -97,7 +104,7 @@ def _fields(context: StageContext) -> list[str]:
 
 
 def _stage(document: Document, section: Section, problems: Problems) -> StageContext | None:
-    found = _HEADING.fullmatch(section.title.strip())
+    found = _HEADING.fullmatch(one_line(section.title))
     if found is None:
         problems.refuse(
             section.line, f"{section.title!r} in the context handoff is not '<Role> Context (FULL)'"

@@ -22,8 +22,8 @@ _TEXT_FENCE = "text"
 
 _LABEL = re.compile(
     r"""(?P<bullet>[-*+]\s+)?
-    (?: \*\*(?P<inner>[^*:\uff1a`]+?)\s*[:\uff1a]\s*\*\*
-      | (?P<mark>\*\*|\*|__|_)?(?P<outer>[^*:\uff1a`|]+?)(?(mark)(?P=mark))\s*[:\uff1a](?!//) )
+    (?: \*\*(?P<inner>[^*:\uff1a`]{1,64}?)\s*[:\uff1a]\s*\*\*
+      | (?P<mark>\*\*|\*|__|_)?(?P<outer>[^*:\uff1a`|]{1,64}?)(?(mark)(?P=mark))\s*[:\uff1a](?!//) )
     \s*(?P<value>.*)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -40,10 +40,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A labelled text: `- **Scope**: …` and all that belongs to it."""
+    """A labelled text: `- **Scope**: …` and all that belongs to it.
+
+    `line` is the label's, `first` the one on which the text begins.
+    """
 
     name: str
     line: int
+    first: int
     text: str
 
 
@@ -131,10 +135,7 @@ class Document:
         ends = [line for line, *_ in starts[1:]] + [section.last + 1]
         head = starts[0][0] if starts else section.last + 1
         lead = "\n".join(self.lines[section.first - 1 : head - 1]).strip()
-        found = [
-            Field(name, line, self._whole(line, end, value, indent))
-            for (line, name, value, indent), end in zip(starts, ends, strict=False)
-        ]
+        found = [self._field(*start, end=end) for start, end in zip(starts, ends, strict=False)]
         return lead, found
 
     def _labels(
@@ -147,9 +148,10 @@ class Document:
             if label and name is not None:
                 yield line, name, label[2], len(label[0])
 
-    def _whole(self, line: int, end: int, value: str, indent: int) -> str:
-        more = self.lines[line : end - 1]
-        return "\n".join([value, *(_dedented(it, indent) for it in more)]).strip()
+    def _field(self, line: int, name: str, value: str, indent: int, *, end: int) -> Field:
+        lines = [value, *(_dedented(it, indent) for it in self.lines[line : end - 1])]
+        blank = next((i for i, it in enumerate(lines) if it.strip()), 0)
+        return Field(name, line, line + blank, "\n".join(lines).strip())
 
 
 def split_label(line: str) -> tuple[str, str, str] | None:

@@ -76,6 +76,8 @@ def task_file(name: str, work: str) -> TaskFile | None:
     """
     if not _TASK_FILE_LIKE.fullmatch(name):
         return None
+    if not name.endswith(".md"):
+        raise ValueError(f"{name!r} does not end in .md: write TASK-NN.md")
     stem = _STEM.fullmatch(name[: -len(".md")])
     assert stem is not None
     kind = _KINDS[stem["kind"]]

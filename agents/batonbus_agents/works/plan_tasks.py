@@ -122,12 +122,12 @@ class _Drafts:
 
     def _read_field(self, draft: _Draft, it: Field) -> None:
         if it.name == "needs":
-            texts = [entry.text for entry in entries_of(it.text, it.line)]
+            texts = [entry.text for entry in entries_of(it.text, it.first)]
             self._say(draft, "its section", it.line, texts)
         elif it.name == "scope":
             draft.scope = it.text
         elif it.name == "files":
-            entries = entries_of(it.text, it.line)
+            entries = entries_of(it.text, it.first)
             draft.files = listed_files(entries, self._problems, declared=True)
 
     def _check_unknown(self, draft: _Draft, it: Field) -> None:

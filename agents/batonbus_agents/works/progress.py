@@ -98,7 +98,7 @@ class _Lines:
         self.moments: dict[str, datetime | None] = {}
         self.attempts: dict[str, int] = {}
         self.listed: list[Entry] = []
-        self._statuses: dict[str, int] = {}
+        self._statuses: dict[str, Entry] = {}
         self._problems = problems
 
     def read(self, entries: list[Entry]) -> None:
@@ -115,22 +115,22 @@ class _Lines:
     def status(self) -> Status:
         """The one status that the file tells; PENDING where it tells none, or several."""
         known: list[Status] = [_STATUSES[text] for text in self._statuses if text in _STATUSES]
-        for text, line in self._statuses.items():
+        for text, entry in self._statuses.items():
             if text not in _STATUSES:
-                self._problems.refuse(line, f"Status {text!r} is none of {', '.join(_STATUSES)}")
+                told = f"{entry.text!r} is none of {', '.join(_STATUSES)}"
+                self._problems.refuse(entry.line, told)
         if not self._statuses:
             self._problems.refuse(
                 1, f"no Status: write '- Status: ' and one of {', '.join(_STATUSES)}"
             )
         if len(known) > 1:
-            self._problems.refuse(
-                max(self._statuses.values()), f"Status is {' and '.join(known)}: keep one"
-            )
+            last = max(entry.line for entry in self._statuses.values())
+            self._problems.refuse(last, f"Status is {' and '.join(known)}: keep one")
         return known[0] if len(self._statuses) == len(known) == 1 else "PENDING"
 
     def _keep(self, key: str, value: str, entry: Entry) -> None:
         if key == "status":
-            self._statuses.setdefault(re.sub(r"[\s-]+", "_", plain(value)).upper(), entry.line)
+            self._statuses.setdefault(re.sub(r"[\s-]+", "_", plain(value)).upper(), entry)
         elif key == "files":
             self.listed += [Entry(entry.line, entry.depth + 1, value)] if value else []
         elif key in ("started", "updated"):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from batonbus_agents.works.folder import PUT_AWAY, WORK_LIST, WorkFolder, WorksRoot, work_folders
 from batonbus_agents.works.problems import Problem
 from batonbus_agents.works.work import Work
-from batonbus_agents.works.work_list import WorkList
+from batonbus_agents.works.work_list import WorkList, next_work_id
 
 
 class FolderReport(Struct, frozen=True):
@@ -63,6 +63,11 @@ def _list_problems(root: Path, folders: list[Path]) -> Iterator[Problem]:
     reading = WorksRoot(root).read_list()
     yield from reading.problems
     yield from _unlike(reading.value, {it.name for it in folders if it.parent == root}, root)
+    names = [it.name for it in folders if _root(it) == root]
+    following = next_work_id(reading.value, names)
+    if reading.value.last and following != next_work_id(WorkList(last=reading.value.last), ()):
+        told = f"LAST_WORK_ID is {reading.value.last}, and the next free id is {following}"
+        yield Problem(WORK_LIST, 1, told, warning=True)
 
 
 def _unlike(works: WorkList, open_folders: set[str], root: Path) -> Iterator[Problem]:
