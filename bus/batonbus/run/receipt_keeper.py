@@ -87,9 +87,6 @@ class ReceiptKeeper:
             self._open.pop(chain.id, None)
             return
         self._open[chain.id] = chain
-        if chain.stage == "none" and not chain.began:
-            # Nothing but void events, maybe behind the end of a chain that is forgotten.
-            return
         due = due_at(chain, self._core.settings)
         if due is not None:
             heapq.heappush(self._due, (due, chain.id))
