@@ -47,8 +47,8 @@ class WorkFolder:
     """The folder `works/WORK-NN` of one work."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.work = path.name
+        self.path = path.absolute()
+        self.work = self.path.name
 
     def read(self) -> Reading[Work]:
         """Reads everything in the folder, in the old layout or the new, as far as it goes.
@@ -225,7 +225,7 @@ class WorksRoot:
 
 def work_folders(path: Path) -> list[Path]:
     """The folders of works at or below a path; hidden folders and links are not entered."""
-    if _is_work(path.resolve()) or (path / PLAN).is_file():
+    if _is_work(path) or (path / PLAN).is_file():
         return [path]
     found: list[Path] = []
     for home, names, _ in os.walk(path):

@@ -30,6 +30,7 @@ def validate_folder(path: Path) -> FolderReport:
     """
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder: name a work's folder, or one above it")
+    path = path.absolute()
     folders = work_folders(path)
     problems: list[Problem] = []
     if not folders:

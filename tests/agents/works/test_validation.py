@@ -27,6 +27,12 @@ def test_one_work_is_read_with_the_status_of_its_tasks(tmp_path: Path) -> None:
     assert [(it.id, it.status) for it in report.works[0].tasks] == [("TASK-00", "STARTED")]
 
 
+def test_the_folder_may_be_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree(tmp_path, **{"WORK-07/PLAN.md": PLAN}) / "WORK-07")
+    report = validate_folder(Path("."))
+    assert ([it.id for it in report.works], refusals(report)) == (["WORK-07"], [])
+
+
 def test_every_work_below_a_folder_is_read_in_either_layout(tmp_path: Path) -> None:
     tree(
         tmp_path,
