@@ -1,9 +1,10 @@
 """One connection to NATS, kept for ever, and closed only by us or with a clear error."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -29,12 +30,21 @@ PING_INTERVAL = 5
 that was cut without a word is noticed within three of them."""
 
 
+DRAIN_TIMEOUT = 2.0
+"""Seconds that a subscription may take to end."""
+
+
 class ApiError(BusUnavailableError):
     """JetStream answered a request with an error."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         self.code, self.err_code, self.description = code, err_code, description
         super().__init__(f"JetStream error {err_code} ({code}): {description}")
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may be answered in a moment."""
+        return self.code == 503
 
 
 class _ErrorBody(msgspec.Struct):
@@ -105,6 +115,16 @@ class Connection:
         """End a subscription, if the connection still stands."""
         if subscription is not None and not self.client.is_closed:
             await subscription.unsubscribe()
+
+    async def drain(self, subscription: Subscription | None) -> None:
+        """End a subscription when what the server has sent to it already was handled. Not
+        cancelled, for nats-py goes deaf when the ping that it waits for here is."""
+        if self.client.is_connected and subscription is not None:
+            patient = anyio.move_on_after(DRAIN_TIMEOUT, shield=True)
+            with patient, suppress(NatsError):  # it may be closed meanwhile
+                await asyncio.shield(subscription.drain())
+        else:
+            await self.unsubscribe(subscription)
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
         """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once

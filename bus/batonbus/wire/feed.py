@@ -5,7 +5,7 @@ nats-py's `fetch` sleeps through a server's restart with a message waiting.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -19,9 +19,14 @@ from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
 
 CONSUMER_NOT_FOUND = 10014
+STREAM_NOT_FOUND = 10059
+DELETED = "Consumer Deleted"
 EXPIRES = 30.0
 IDLE_HEARTBEAT = 2.0
 """Seconds; the server sends one when it has nothing else, so that a dead request is noticed."""
+
+
+MakeConsumer = Callable[[int], Awaitable[str]]
 
 
 class ConsumerGoneError(BusUnavailableError):
@@ -78,21 +83,30 @@ class Received:
 
 
 class Feed:
-    """Messages of one durable consumer. At most `window` are requested, buffered or not yet
-    released: `release` gives each one's place back."""
+    """Messages of one consumer. At most `window` are requested, buffered or not yet released:
+    `release` gives each one's place back.
 
-    def __init__(self, connection: Connection, stream: str, consumer: str, *, window: int) -> None:
+    `consumer` names a durable consumer; or it makes one, given the sequence of the last message,
+    each time that what was requested may be lost.
+    """
+
+    def __init__(
+        self, connection: Connection, stream: str, consumer: str | MakeConsumer, *, window: int
+    ) -> None:
         self._connection = connection
-        self._name = f"{stream}.{consumer}"
+        self._stream = stream
+        self._consumer = consumer
         self._window = window
         self._outstanding = 0
         self._in_hand = 0
-        self._generation = 0
+        self._last = 0
         self._heard = 0.0
+        self._session = -1
         self._subscription: Subscription | None = None
         self._inbox = ""
+        self._next = ""
+        self._doubt = ""
         self._stopped = False
-        self._doubted = False
         self._buffer: asyncio.Queue[Received | None] = asyncio.Queue()
 
     async def receive(self) -> Received:
@@ -111,7 +125,9 @@ class Feed:
     async def stop(self) -> None:
         """Ask for nothing more and hand back what nobody has received yet."""
         self._stopped = True
-        await self._unsubscribe()
+        subscription, self._subscription = self._subscription, None
+        # What the server has sent already still arrives, and is handed back too.
+        await self._connection.drain(subscription)
         while not self._buffer.empty():
             received = self._buffer.get_nowait()
             if received is not None:
@@ -123,52 +139,67 @@ class Feed:
         """Keep a request open: renewed when the connection or the server was away.
         Raises ConsumerGoneError."""
         while not self._stopped:
-            if self._doubted:
-                await self._check_consumer()
-            silent = time.monotonic() - self._heard > 2.5 * IDLE_HEARTBEAT
-            stale = self._heard < time.monotonic() - self._connection.connected_for
-            if self._connection.client.is_connected and (silent or stale):
+            if not self._can_request():
                 await self._renew()
+            await self._request()
             await anyio.sleep(IDLE_HEARTBEAT / 8)
 
-    async def _check_consumer(self) -> None:
-        try:
-            await self._connection.api(f"CONSUMER.INFO.{self._name}")
-            self._doubted = False
-        except NoAnswerError as error:
-            log.warning("feed.consumer_unknown", consumer=self._name, error=str(error))
-        except ApiError as error:
-            if error.err_code == CONSUMER_NOT_FOUND:
-                raise ConsumerGoneError(f"the consumer {self._name} is gone") from error
+    def _can_request(self) -> bool:
+        """Whether the inbox still gets all that was requested for it."""
+        if self._subscription is None or self._doubt or self._session != self._connection.session:
+            return False
+        return self._outstanding == 0 or time.monotonic() - self._heard < 2.5 * IDLE_HEARTBEAT
 
     async def _renew(self) -> None:
+        if not self._connection.client.is_connected:
+            return
         # A new inbox, so that late answers to old requests cannot confuse the count.
-        await self._unsubscribe()
-        self._generation += 1
-        self._outstanding = 0
-        self._heard = time.monotonic()
-        self._inbox = self._connection.client.new_inbox()
-        generation = self._generation
-
-        async def on_message(message: Msg) -> None:
-            if generation == self._generation:
-                await self._on_message(message)
-
-        self._subscription = await self._connection.subscribe(
-            self._inbox, on_message, pending=4 * self._window + 64
-        )
-        await self._request()
-
-    async def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
         await self._connection.unsubscribe(subscription)
+        self._session = self._connection.session
+        self._outstanding = 0
+        try:
+            consumer = await self._find_consumer()
+        except (NoAnswerError, ApiError) as error:
+            if isinstance(error, ApiError) and not error.temporary:
+                raise
+            log.warning("feed.not_renewed", stream=self._stream, error=str(error))
+            return
+        self._doubt = ""
+        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
+        self._inbox = self._connection.client.new_inbox()
+        self._subscription = await self._connection.subscribe(
+            self._inbox, self._on_message, pending=4 * self._window + 64
+        )
+
+    async def _find_consumer(self) -> str:
+        if not isinstance(self._consumer, str):
+            return await self._consumer(self._last)
+        name = f"{self._stream}.{self._consumer}"
+        if self._doubt == DELETED or (self._doubt and not await self._is_there(name)):
+            raise ConsumerGoneError(f"the consumer {name} is gone")
+        return self._consumer
+
+    async def _is_there(self, name: str) -> bool:
+        """False where the consumer is known to be gone; an agent may not be allowed to ask."""
+        try:
+            await self._connection.api(f"CONSUMER.INFO.{name}", timeout=1.0)
+        except NoAnswerError as error:
+            log.debug("feed.consumer_unknown", consumer=name, error=str(error))
+        except ApiError as error:
+            return error.err_code not in {CONSUMER_NOT_FOUND, STREAM_NOT_FOUND}
+        return True
 
     async def _request(self) -> None:
         capacity = self._window - self._in_hand
         free = capacity - self._outstanding
         # Half is enough to keep messages coming, and saves a request for each of them.
-        if self._stopped or self._subscription is None or free < 1 or free < capacity / 2:
+        if self._stopped or free < 1 or free < capacity / 2 or not self._can_request():
             return
+        if not self._connection.client.is_connected:
+            return  # it would be sent after the reconnect, when this inbox is given up
+        if not self._outstanding:
+            self._heard = time.monotonic()
         self._outstanding += free
         body = {
             "batch": free,
@@ -176,36 +207,35 @@ class Feed:
             "idle_heartbeat": int(IDLE_HEARTBEAT * 1e9),
         }
         try:
-            await self._connection.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._name}",
-                msgspec.json.encode(body),
-                reply=self._inbox,
-            )
+            await self._connection.publish(self._next, msgspec.json.encode(body), reply=self._inbox)
         except (NatsError, OSError) as error:
-            log.warning("feed.request_failed", consumer=self._name, error=repr(error))
+            log.warning("feed.request_failed", consumer=self._next, error=repr(error))
 
     async def _on_message(self, message: Msg) -> None:
         self._heard = time.monotonic()
         if message.reply.startswith("$JS.ACK"):
+            received = Received(self._connection, message)
             self._outstanding -= 1
             self._in_hand += 1
-            self._buffer.put_nowait(Received(self._connection, message))
+            self._last = received.sequence
+            self._buffer.put_nowait(received)
             return
         headers = message.headers or {}
-        if headers.get("Status") == "100":
-            return
-        pending = int(headers.get("Nats-Pending-Messages", 0))
-        self._outstanding = max(0, self._outstanding - pending) if pending else 0
-        if headers.get("Status") in {"409", "503"}:
-            log.warning("feed.interrupted", consumer=self._name, why=headers.get("Description", ""))
-            self._doubted = True
-            await anyio.sleep(0.1)
-        await self._request()
+        match headers.get("Status"):
+            case "100":
+                pass
+            case "408":
+                self._outstanding -= int(headers["Nats-Pending-Messages"])
+                await self._request()
+            case _:
+                # How much of the requests is left is not known: begin anew.
+                self._doubt = headers.get("Description") or "no answer"
+                log.warning("feed.interrupted", consumer=self._next, why=self._doubt)
 
 
 @asynccontextmanager
 async def open_feed(
-    connection: Connection, stream: str, consumer: str, *, window: int
+    connection: Connection, stream: str, consumer: str | MakeConsumer, *, window: int
 ) -> AsyncGenerator[Feed]:
     """A feed that runs while the block does."""
     feed = Feed(connection, stream, consumer, window=window)

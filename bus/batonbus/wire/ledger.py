@@ -161,7 +161,7 @@ class Ledger:
             except ApiError as error:
                 if error.err_code == NO_MESSAGE:
                     return None
-                if error.code != 503:
+                if not error.temporary:
                     raise
                 await anyio.sleep(0.1)
             else:

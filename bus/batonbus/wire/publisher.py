@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 
 from batonbus.rules.errors import BusUnavailableError, MessageTooLargeError, NoAnswerError
@@ -70,14 +71,16 @@ class Publisher:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for _, future in self._waiting.values():
-            future.cancel()
+            if not future.done():
+                future.set_exception(BusUnavailableError("left before the server answered"))
         await self._connection.unsubscribe(self._subscription)
 
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> int:
         """Store one message and return its sequence.
 
-        Raises LostRaceError, MessageTooLargeError, ApiError, or NoAnswerError where no answer came
-        in time: then it may be stored or not.
+        Raises LostRaceError, MessageTooLargeError, ApiError; BusUnavailableError where the
+        connection is closed; NoAnswerError where no answer came in time: then it may be stored or
+        not.
         """
         check_size(payload, headers, self._connection.client.max_payload)
         async with self._window:
@@ -105,6 +108,8 @@ class Publisher:
             await self._connection.client.publish(
                 subject, payload, reply=self._prefix + number, headers=dict(headers)
             )
+        except ConnectionClosedError as error:
+            raise self._connection.closed_error() from error
         except (NatsError, OSError) as error:
             raise NoAnswerError(f"{subject} could not be published: {error!r}") from error
         return await future
@@ -125,7 +130,8 @@ class Publisher:
         if future is None or future.done():
             return
         if not message.data:
-            future.set_exception(BusUnavailableError("no stream takes this subject"))
+            # For a moment, while a cluster chooses a leader; for good, where the stream is gone.
+            future.set_exception(NoAnswerError("no stream takes this subject"))
             return
         ack = _decode_ack(message.data)
         if ack.error is None:

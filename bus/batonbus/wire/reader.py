@@ -1,6 +1,8 @@
 """Reading the ledger in order, and then what comes: for whoever folds chains or follows events.
 
-A helper consumer of its own, which the server forgets soon after its reader is gone.
+By a helper consumer without acks, which the server forgets soon after its reader is gone. What was
+on its way when a connection broke does not come again: so each reconnect makes a new consumer,
+behind the last event that arrived, and no event is missed or read twice.
 """
 
 from collections.abc import AsyncGenerator
@@ -30,16 +32,21 @@ async def read_from(
     connection: Connection, fleet: str, sequence: int, *, headers_only: bool = True
 ) -> AsyncGenerator[Feed]:
     """The same from this sequence of the ledger on."""
-    stream, name = stream_name(fleet), f"reader-{uuid4().hex[:12]}"
-    config = {
-        "name": name,
-        "ack_policy": "none",
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": sequence,
-        "headers_only": headers_only,
-        "inactive_threshold": FORGET_AFTER * 1_000_000_000,
-    }
-    body = {"stream_name": stream, "config": config, "action": "create"}
-    await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
-    async with open_feed(connection, stream, name, window=BATCH) as feed:
+    stream = stream_name(fleet)
+
+    async def make_consumer(last: int) -> str:
+        name = f"reader-{uuid4().hex[:12]}"
+        config = {
+            "name": name,
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": max(sequence, last + 1),
+            "headers_only": headers_only,
+            "inactive_threshold": FORGET_AFTER * 1_000_000_000,
+        }
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+        return name
+
+    async with open_feed(connection, stream, make_consumer, window=BATCH) as feed:
         yield feed

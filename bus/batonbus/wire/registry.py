@@ -6,6 +6,7 @@ Read directly, never watched: watchers are blind for seconds after a server's re
 import anyio
 import msgspec
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError
@@ -16,6 +17,8 @@ from batonbus_schemas import Presence
 
 BATCH = 1000
 """Entries that one answer to a listing may have."""
+
+END_OF_BATCH, NOTHING = "204", "404"
 
 _decode = msgspec.json.Decoder(Presence).decode
 
@@ -42,34 +45,56 @@ class Registry:
 
     async def list(self, *, timeout: float = 5.0) -> list[Presence]:
         """All live agents, in the order of their ids. Raises NoAnswerError."""
+        found: dict[str, Presence] = {}
+        with anyio.move_on_after(timeout):
+            sequence = 1
+            while sequence:
+                sequence = await self._read_page(sequence, found)
+            return [found[agent] for agent in sorted(found)]
+        raise NoAnswerError(f"the registry did not answer within {timeout:g} s")
+
+    async def _read_page(self, sequence: int, found: dict[str, Presence]) -> int:
+        """Add the entries from this sequence on; returns where the next page begins, 0 at the end.
+        An entry that is put meanwhile moves behind: it may come twice, it is never missed."""
         inbox = self._connection.client.new_inbox()
-        found: list[Presence] = []
+        last: dict[str, str] = {}
         done = anyio.Event()
 
         async def on_message(message: Msg) -> None:
-            if not message.data and (message.headers or {}).get("Status") in {"204", "404"}:
+            headers = message.headers or {}
+            if "Nats-Sequence" not in headers:
+                last.update(headers)
                 done.set()
-            elif message.data:
-                found.extend(_read(message))
+                return
+            key = headers["Nats-Subject"].removeprefix(f"{self._prefix}.")
+            if message.data and (presence := _read(key, message.data)):
+                found[key] = presence
 
         subscription = await self._connection.subscribe(inbox, on_message)
         try:
-            body = {"multi_last": [f"{self._prefix}.>"], "batch": BATCH}
+            body = {"seq": sequence, "next_by_subj": f"{self._prefix}.>", "batch": BATCH}
             await self._connection.publish(
                 f"$JS.API.DIRECT.GET.{self._stream}", msgspec.json.encode(body), reply=inbox
             )
-            with anyio.fail_after(timeout):
-                await done.wait()
-        except TimeoutError as error:
-            raise NoAnswerError(f"the registry did not answer within {timeout:g} s") from error
+            await done.wait()
+        except (NatsError, OSError) as error:
+            raise NoAnswerError(f"the registry could not be asked: {error!r}") from error
         finally:
             await self._connection.unsubscribe(subscription)
-        return sorted(found, key=lambda presence: presence.card.id)
+        if last["Status"] not in {NOTHING, END_OF_BATCH}:
+            raise NoAnswerError(f"the registry answered {last['Status']} {last['Description']}")
+        more = last["Status"] == END_OF_BATCH and last["Nats-Num-Pending"] != "0"
+        return int(last["Nats-Last-Sequence"]) + 1 if more else 0
 
 
-def _read(message: Msg) -> list[Presence]:
+def _read(key: str, data: bytes) -> Presence | None:
     try:
-        return [_decode(message.data)]
+        presence = _decode(data)
     except msgspec.MsgspecError as error:
-        log.warning("registry.unreadable", subject=message.subject, error=str(error))
-        return []
+        log.warning("registry.unreadable", key=key, error=str(error))
+        return None
+    if key != presence.card.id:
+        # Each agent may write its own key alone: an entry cannot speak for another.
+        log.warning("security.foreign_presence", key=key, agent=presence.card.id)
+        return None
+    return presence
