@@ -33,12 +33,13 @@ def open_bus() -> Callable[..., AbstractAsyncContextManager[TestBus]]:
 
 @pytest.fixture
 def quick() -> Settings:
-    """For tests that wait until the fleet's own time limits have passed."""
+    """For tests that wait until the fleet's own time limits have passed. A receipt is due when the
+    keeper has been there for long enough to say who is gone."""
     return Settings(
-        receipt_timeout=0.6,
+        receipt_timeout=0.7,
         ack_wait=0.5,
         heartbeat=0.1,
-        give_up_after=1.0,
+        give_up_after=0.6,
         retry_delay=0.02,
         stop_grace=2.0,
     )

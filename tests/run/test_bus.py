@@ -224,5 +224,5 @@ async def test_a_promised_receipt_that_does_not_come_is_an_error_with_help(
     monkeypatch.setattr("batonbus.run.receipt_keeper.judge", lambda *_args, **_options: None)
     async with open_bus(settings=quick) as bus:
         sent = await bus.send("nobody", "x")
-        with pytest.raises(NoAnswerError, match=r"within 0.6 s.*is a receipt keeper running\?"):
+        with pytest.raises(NoAnswerError, match=r"within 0.7 s.*is a receipt keeper running\?"):
             await sent.receipt()

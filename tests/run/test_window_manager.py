@@ -33,7 +33,7 @@ Publish = Callable[..., Awaitable[Sent]]
 
 @pytest.fixture
 def publish() -> Publish:
-    """Store any bytes as the `sent` event of a handoff: what a sender in another language may do."""
+    """Store any bytes as the `sent` event of a handoff: as a foreign sender may do."""
 
     async def store(
         bus: TestBus,

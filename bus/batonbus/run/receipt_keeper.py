@@ -162,6 +162,10 @@ class ReceiptKeeper:
             reason=verdict.reason,
         )
         with bind(handoff=str(chain.id), work=chain.work):
+            if (await self._core.ledger.read_folded(Chain(id=chain.id))).final:
+                # It ended long ago and was forgotten here; a stray event looked like a new one.
+                self._open.pop(chain.id, None)
+                return
             try:
                 await self._core.ledger.append(draft, tail=chain.tail)
             except LostRaceError:
