@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 import anyio
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from nats.aio.msg import Msg
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, Event, fold
 from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.nats_client import parse_headers
 from batonbus.wire.publisher import LostRaceError, Publisher
-from batonbus.wire.subjects import Subject, chain_filter, stream_name
+from batonbus.wire.subjects import Subject, chain_filter, check_token, stream_name
+from batonbus_schemas.tokens import Token
 
 NO_MESSAGE = 10037
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -28,17 +31,20 @@ REASON_LIMIT = 200
 """Characters of a reason that the header repeats; the payload has the whole."""
 
 
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The header of an event, as JSON. Fields as in `rules.chain.Event`."""
 
-    tail: int
-    accepted: int | None = None
-    attempt: int | None = None
-    lease: int | None = None
-    waiter: str | None = None
-    addressee: str | None = None
+    tail: Number
+    accepted: Number | None = None
+    attempt: Number | None = None
+    lease: Number | None = None
+    waiter: Token | None = None
+    addressee: Token | None = None
     reason: str = ""
-    child_to: str | None = None
+    child_to: Token | None = None
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -103,7 +109,8 @@ class Ledger:
         """Store an event if the chain's tail is still `tail`; returns its sequence.
 
         Raises LostRaceError where another writer was first (read, fold and decide again), and
-        MessageTooLargeError. A lost answer is settled by reading the chain, however long it takes.
+        MessageTooLargeError, InvalidTokenError, ApiError. A lost answer is settled by reading the
+        chain, however long it takes.
         """
         filter_ = chain_filter(self.fleet, draft.subject.handoff_id)
         headers = _headers(draft, tail, filter_)
@@ -170,7 +177,7 @@ class Ledger:
                     message.subject,
                     message.seq,
                     message.time.timestamp(),
-                    _parse_headers(message.hdrs),
+                    parse_headers(message.hdrs),
                     message.data,
                 )
 
@@ -222,7 +229,7 @@ def fold_stored(chain: Chain, stored: Stored) -> Chain:
 def to_stored(
     subject: str, sequence: int, at: float, headers: Mapping[str, str], payload: bytes
 ) -> Stored | None:
-    """A message of the stream as an event, or None where its subject is none of ours."""
+    """A message of the stream as an event, or None where its subject is none of a chain."""
     parsed = Subject.parse(subject)
     if parsed is None:
         return None
@@ -247,6 +254,8 @@ def to_stored(
 
 
 def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
+    for name in filter(None, (draft.waiter, draft.addressee, draft.child_to)):
+        check_token("addressee", name)  # else its readers would find the event void
     marks = Marks(
         tail=tail,
         accepted=draft.accepted,
@@ -266,14 +275,8 @@ def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
 
 
 def _read_marks(text: str | None) -> Marks:
-    """The marks of an event; one without any claims to have seen nothing, and folds as void."""
+    """The marks of an event; one without valid ones folds as void."""
     try:
         return _decode_marks(text) if text else NO_MARKS
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return NO_MARKS
-
-
-def _parse_headers(raw: bytes) -> dict[str, str]:
-    lines = raw.decode(errors="replace").split("\r\n")[1:]
-    pairs = (line.partition(":") for line in lines if line)
-    return {key: value.strip() for key, _, value in pairs}

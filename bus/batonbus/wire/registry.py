@@ -90,7 +90,7 @@ class Registry:
 def _read(key: str, data: bytes) -> Presence | None:
     try:
         presence = _decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         log.warning("registry.unreadable", key=key, error=str(error))
         return None
     if key != presence.card.id:

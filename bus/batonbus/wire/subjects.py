@@ -2,7 +2,7 @@
 
 import re
 from functools import lru_cache
-from typing import cast
+from typing import Literal, cast
 from uuid import UUID
 
 from msgspec import Struct
@@ -25,11 +25,12 @@ def check_token(what: str, value: str) -> str:
 
 
 class Subject(Struct, frozen=True):
-    """A parsed event subject. `to` is `_` where the event is for nobody."""
+    """A parsed event subject. `to` is `_` where the event is for nobody; `kind` is "unknown" where
+    the subject is one of a chain, but does not follow the grammar."""
 
     fleet: str
     handoff_id: UUID
-    kind: Kind
+    kind: Kind | Literal["unknown"]
     work: str
     actor: str
     to: str = NOBODY
@@ -48,56 +49,65 @@ class Subject(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Subject | None":
-        """The parts of a subject, or None where it is none of ours."""
-        tokens = text.split(".")
-        if len(tokens) != 7 or tokens[1] != "handoff" or tokens[3] not in KINDS:
+        """The parts of a subject, or None where it is none of a chain."""
+        fleet, _, rest = text.partition(".handoff.")
+        handoff_id, *tokens = rest.split(".")
+        if not _is_id(handoff_id):
             return None
-        fleet, _, handoff_id, kind, work, actor, to = tokens
-        try:
-            identity = UUID(handoff_id)
-        except ValueError:
-            return None
-        # Another spelling of an id would be another chain.
-        if str(identity) != handoff_id:
-            return None
+        identity = UUID(handoff_id)
+        if len(tokens) != 4 or tokens[0] not in KINDS or not all(map(_TOKEN.match, tokens)):
+            return cls(fleet, identity, "unknown", NOBODY, NOBODY)
+        kind, work, actor, to = tokens
         return cls(fleet, identity, cast("Kind", kind), work, actor, to)
+
+
+def _is_id(text: str) -> bool:
+    """Whether this is an id in its one spelling: another spelling would be another chain."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def stream_name(fleet: str) -> str:
     """The ledger's stream."""
-    return f"BATONBUS_{fleet}"
+    return f"BATONBUS_{check_token('fleet', fleet)}"
 
 
 def registry_bucket(fleet: str) -> str:
     """The key-value bucket of the live agents."""
-    return f"batonbus_{fleet}_agents"
+    return f"batonbus_{check_token('fleet', fleet)}_agents"
 
 
 def all_events(fleet: str) -> str:
     """Every event of a fleet."""
-    return f"{fleet}.handoff.>"
+    return f"{_handoffs(fleet)}.>"
 
 
 def chain_filter(fleet: str, handoff_id: UUID) -> str:
     """Every event of one handoff: a literal prefix, which is a constant-time look-up."""
-    return f"{fleet}.handoff.{handoff_id}.>"
+    return f"{_handoffs(fleet)}.{handoff_id}.>"
 
 
 def kind_filter(fleet: str, kind: Kind) -> str:
     """Every event of one kind."""
-    return f"{fleet}.handoff.*.{kind}.>"
+    return f"{_handoffs(fleet)}.*.{kind}.>"
 
 
 def deliveries_to(fleet: str, addressee: str) -> str:
     """What the window manager delivers to a role or an agent."""
-    return f"{fleet}.handoff.*.delivered.*.*.{check_token('addressee', addressee)}"
+    return f"{_handoffs(fleet)}.*.delivered.*.*.{check_token('addressee', addressee)}"
 
 
 def answers_to(fleet: str, actor: str) -> str:
     """Every event that is for this actor."""
-    return f"{fleet}.handoff.*.*.*.*.{check_token('actor', actor)}"
+    return f"{_handoffs(fleet)}.*.*.*.*.{check_token('actor', actor)}"
 
 
 def ask_subject(fleet: str, verb: str, actor: str) -> str:
     """A request to the bus, by an actor that the server's permissions pin."""
-    return f"{fleet}.ask.{verb}.{check_token('actor', actor)}"
+    return f"{check_token('fleet', fleet)}.ask.{verb}.{check_token('actor', actor)}"
+
+
+def _handoffs(fleet: str) -> str:
+    return f"{check_token('fleet', fleet)}.handoff"
