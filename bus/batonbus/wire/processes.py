@@ -15,12 +15,15 @@ import anyio
 
 _PR_SET_PDEATHSIG = 1
 
+# Found here, for between fork and exec nothing may be loaded any more.
+_LIBC = ctypes.CDLL(None)
+
 
 def _die_with_parent() -> None:
     """Linux kills the child when its parent is gone, however that happened; elsewhere a parent that
     is killed with -9 leaves its children behind."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def start_child(

@@ -69,17 +69,19 @@ class EmbeddedServer:
 
     async def start(self) -> None:
         """Start, and return when it listens. Raises BusUnavailableError, also where another server
-        lives on this store: two would ruin it."""
+        lives on this store (two would ruin it), or anybody on this port."""
         self._check_store()
+        if not is_port_free(self.port):
+            raise BusUnavailableError(f"port {self.port} on 127.0.0.1 is in use: choose another")
         configuration = self.store / "nats-server.conf"
         configuration.write_text(
             CONFIGURATION.format(port=self.port, store=self.store, sync=SYNC_INTERVAL)
         )
         self._process = await start_child([find_server(), "-c", str(configuration)])
         with anyio.move_on_after(START_TIMEOUT):
-            while self._process.returncode is None and not await _listens(self.port):  # noqa: ASYNC110 - only the port tells
+            while self._process.returncode is None and not await _greets(self.port):  # noqa: ASYNC110 - only the port tells
                 await anyio.sleep(0.01)
-        if self._process.returncode is not None or not await _listens(self.port):
+        if self._process.returncode is not None or not await _greets(self.port):
             await self.stop()
             raise BusUnavailableError(
                 f"nats-server did not start on {self.url}: see {self.store}/server.log"
@@ -117,13 +119,16 @@ class EmbeddedServer:
             await stop_child(process, grace=10)
 
 
-async def _listens(port: int) -> bool:
-    try:
-        stream = await anyio.connect_tcp("127.0.0.1", port)
-    except OSError:
-        return False
-    await stream.aclose()
-    return True
+async def _greets(port: int) -> bool:
+    """Whether a NATS server says the first word here. That the port takes a connection proves
+    nothing: one to a port without a listener can, by chance, meet itself."""
+    with anyio.move_on_after(1):
+        try:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                return (await stream.receive(4)) == b"INFO"
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+            return False
+    return False
 
 
 def _is_nats_server(pid: int) -> bool:

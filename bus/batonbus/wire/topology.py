@@ -23,6 +23,7 @@ from batonbus.wire.subjects import (
 )
 
 STREAM_NOT_FOUND = 10059
+NAME_IN_USE = 10058
 CONSUMER_NOT_FOUND = 10014
 SETTINGS_KEY = "batonbus.settings"
 WINDOW_MANAGER_CONSUMER = "window-manager"
@@ -54,7 +55,7 @@ def role_consumer(addressee: str) -> str:
 
 
 def ledger_config(fleet: str, settings: Settings) -> dict[str, Any]:
-    """The ledger: no age limit, for an age limit cuts chains in the middle."""
+    """The ledger: no limit that drops old events, for such a limit cuts chains in the middle."""
     return {
         "name": stream_name(fleet),
         "description": "Batonbus: every event of every handoff",
@@ -62,6 +63,8 @@ def ledger_config(fleet: str, settings: Settings) -> dict[str, Any]:
         "storage": "file",
         "retention": "limits",
         "discard": "new",
+        "max_age": 0,
+        "max_msgs_per_subject": -1,
         "allow_direct": True,
         "deny_delete": False,
         "metadata": {SETTINGS_KEY: msgspec.json.encode(settings).decode()},
@@ -83,7 +86,7 @@ def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
         "max_age": age,
         "duplicate_window": min(age, 120_000_000_000),
         "allow_direct": True,
-        "allow_rollup_hdrs": True,
+        "allow_rollup_hdrs": False,
         "deny_delete": True,
     }
 
@@ -210,11 +213,16 @@ async def read_clock(connection: Connection, fleet: str) -> None:
 
 
 async def _ensure_ledger(connection: Connection, fleet: str, wanted: Settings | None) -> Settings:
-    info = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
+    verb = f"STREAM.INFO.{stream_name(fleet)}"
+    info = await _info(connection, verb, STREAM_NOT_FOUND)
     if info is None:
-        settings = wanted or Settings()
-        await _create(connection, ledger_config(fleet, settings))
-        return await read_settings(connection, fleet)
+        try:
+            await _create(connection, ledger_config(fleet, wanted or Settings()))
+        except ApiError as error:
+            # Another starter was first, with other settings: then those count, or differ.
+            if error.err_code != NAME_IN_USE:
+                raise
+        info = await _read_info(connection, verb)
     settings = _stored_settings(info)
     if wanted is not None and wanted != settings:
         stored = msgspec.to_builtins(settings)
@@ -228,7 +236,13 @@ async def _ensure_ledger(connection: Connection, fleet: str, wanted: Settings | 
 
 def _stored_settings(info: _Info) -> Settings:
     metadata: dict[str, str] = info.config.get("metadata") or {}
-    return msgspec.json.decode(metadata.get(SETTINGS_KEY, "{}"), type=Settings)
+    try:
+        return msgspec.json.decode(metadata.get(SETTINGS_KEY, "{}"), type=Settings)
+    except msgspec.ValidationError as error:
+        raise TopologyError(
+            f"the settings stored with stream {info.config['name']} are not those of this version "
+            f"of batonbus ({error}): run the version that made the bus, or give it a new fleet"
+        ) from error
 
 
 async def _ensure_stream(connection: Connection, config: dict[str, Any]) -> None:
@@ -259,11 +273,15 @@ async def _ensure_consumer(connection: Connection, stream: str, config: dict[str
 
 async def _info(connection: Connection, verb: str, missing: int) -> _Info | None:
     try:
-        info = _decode_info(await connection.api(verb))
+        return await _read_info(connection, verb)
     except ApiError as error:
         if error.err_code == missing:
             return None
         raise
+
+
+async def _read_info(connection: Connection, verb: str) -> _Info:
+    info = _decode_info(await connection.api(verb))
     if info.ts is not None:
         connection.set_clock(info.ts)
     return info
