@@ -96,7 +96,9 @@ class Bus:
 async def serve(
     agent: Agent, url: str, *, fleet: str = DEFAULT_FLEET, stop: anyio.Event | None = None
 ) -> None:
-    """Connect as an agent and work until cancelled or `stop` is set."""
+    """Connect as an agent and work until cancelled or `stop` is set. Raises TypeError where it has
+    no handler, BusUnavailableError."""
+    _ = agent.handler
     async with open_client(url, agent.card.id, fleet=fleet, card=agent.card) as client:
         await run_agent(agent, client, stop or anyio.Event())
 

@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
 
 from batonbus.logs import bind, log
-from batonbus.rules.errors import NoAnswerError
+from batonbus.rules.errors import BatonbusError, NoAnswerError
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
@@ -24,7 +24,6 @@ class Running(Struct):
     """A handoff whose handler runs, and the way to stop it."""
 
     handoff_id: UUID
-    received: Received
     scope: anyio.CancelScope
 
 
@@ -39,6 +38,7 @@ class Worker:
         self._free = agent.card.slots
         self._running: dict[int, Running] = {}
         """What we own, by its accepted event."""
+        self._in_hand: set[Received] = set()
         self._changed = anyio.Event()
         self._stopping = False
 
@@ -61,8 +61,8 @@ class Worker:
                     own_feed as own,
                     anyio.create_task_group() as handlers,
                 ):
-                    handlers.start_soon(self._receive, role, handlers)
-                    handlers.start_soon(self._receive, own, handlers)
+                    handlers.start_soon(self._receive, role, True, handlers)
+                    handlers.start_soon(self._receive, own, False, handlers)
                     log.info("agent.started", agent=card.id, role=card.role)
                     await stop.wait()
                     self._stopping = True
@@ -117,24 +117,59 @@ class Worker:
     async def _check_cancelled(self, handoff_id: UUID) -> None:
         """Somebody says that a handoff is over: where the ledger says so too, stop the work."""
         running = next((it for it in self._running.values() if it.handoff_id == handoff_id), None)
-        if running is not None and (await self._client.ask(handoff_id)).chain.final:
-            running.scope.cancel()
+        if running is None:
+            return
+        try:
+            if (await self._client.ask(handoff_id)).chain.final:
+                running.scope.cancel()
+        except BatonbusError as error:
+            log.warning("cancelling.not_checked", handoff=str(handoff_id), error=str(error))
 
-    async def _receive(self, feed: Feed, handlers: TaskGroup) -> None:
+    async def _receive(self, feed: Feed, shared: bool, handlers: TaskGroup) -> None:
+        """`shared`: other agents read this feed too, and may have a slot where we have none."""
         while True:
             try:
                 received = await feed.receive()
             except anyio.EndOfStream:
                 return
-            if self._free == 0:
-                # The other feed took the last slot while this request was open.
-                await received.nak(ELSEWHERE_DELAY)
-                await feed.release()
+            if shared and self._free == 0:
+                handlers.start_soon(self._leave_to_others, feed, received)
             else:
-                self._free -= 1
-                handlers.start_soon(self._handle, feed, received)
+                handlers.start_soon(self._take, feed, received)
 
-    async def _handle(self, feed: Feed, received: Received) -> None:
+    async def _leave_to_others(self, feed: Feed, received: Received) -> None:
+        """Our other feed took the last slot. The place in this feed stays taken until we have a
+        slot again: or we would ask and hand back, ask and hand back."""
+        await received.nak(ELSEWHERE_DELAY)
+        await self._wait_for_slot()
+        await feed.release()
+
+    async def _take(self, feed: Feed, received: Received) -> None:
+        self._in_hand.add(received)
+        try:
+            await self._wait_for_slot()
+            if self._free > 0:
+                await self._handle(received)
+            else:
+                await received.nak(0)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
+                # Whoever gets it next asks the registry whether we still hold it.
+                await self._put_presence()
+                await received.nak(0)
+            raise
+        finally:
+            self._in_hand.remove(received)
+            with anyio.CancelScope(shield=True):
+                await feed.release()
+
+    async def _wait_for_slot(self) -> None:
+        """Until a slot is free, or none will be any more."""
+        while self._free == 0 and not self._stopping:
+            await self._changed.wait()
+
+    async def _handle(self, received: Received) -> None:
+        self._free -= 1
         try:
             lease = await self._handling.accept(received)
             if lease is not None:
@@ -144,22 +179,14 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - The top of the loop: the next message must find a runtime that still works.
             log.exception("handoff.not_handled", subject=received.subject, error=repr(error))
             await received.nak(ELSEWHERE_DELAY)
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
-                # Whoever gets it next asks the registry whether we still hold it.
-                await self._put_presence()
-                await received.nak(0)
-            raise
         finally:
             self._free += 1
             self._wake()
-            with anyio.CancelScope(shield=True):
-                await feed.release()
 
     async def _hold(self, lease: Lease, received: Received) -> None:
         """Own the handoff until it is answered, or over without us."""
         scope = anyio.CancelScope()
-        self._running[lease.accepted] = Running(lease.envelope.id, received, scope)
+        self._running[lease.accepted] = Running(lease.envelope.id, scope)
         self._wake()
         try:
             with scope:
@@ -183,11 +210,10 @@ class Worker:
     async def _keep_leases(self) -> None:
         while True:
             await anyio.sleep(self._settings.ack_wait / 3)
-            for running in list(self._running.values()):
-                await running.received.in_progress()
+            for received in list(self._in_hand):
+                await received.in_progress()
 
 
 async def run_agent(agent: Agent, client: Client, stop: anyio.Event) -> None:
-    """Run an agent until `stop` is set. Raises TypeError where it has no handler."""
-    _ = agent.handler
+    """Run an agent until `stop` is set."""
     await Worker(agent, client).run(stop)
