@@ -12,12 +12,12 @@ THINKING = 0.15
 TESTING = 1.2
 """Seconds that the tests take: long enough to be killed in the middle."""
 
-researcher = Agent("researcher", slots=4)
+researcher = Agent("researcher", id="researcher", slots=4)
 coder = Agent("coder", id="worker-code", capabilities=("terminal", "file", "python"), slots=2)
-reviewer = Agent("reviewer", slots=2)
-tester = Agent("tester")
+reviewer = Agent("reviewer", id="reviewer", slots=2)
+tester = Agent("tester", id="tester")
 relief = Agent("tester", id="tester-relief")
-closer = Agent("closer", slots=4)
+closer = Agent("closer", id="closer", slots=4)
 
 
 @researcher.handles

@@ -7,12 +7,14 @@ from msgspec import Struct
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.settings import Settings
+from batonbus.run.confirmation import Word
 from batonbus.wire.connection import Connection
 from batonbus.wire.subjects import ask_subject
 from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
 
 HELLO = "hello"
 CHAIN = "chain"
+CONFIRM = "confirm"
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -47,6 +49,18 @@ class ChainAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     envelope: Envelope | None = None
 
 
+class ConfirmQuestion(Struct, frozen=True, kw_only=True):
+    """Do these events, which were heard, count?"""
+
+    words: tuple[Word, ...]
+
+
+class ConfirmAnswer(Struct, frozen=True, kw_only=True):
+    """True for each that counts; False also where the keeper does not know (any more)."""
+
+    counts: tuple[bool, ...]
+
+
 async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
     """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
     subject = ask_subject(fleet, HELLO, connection.actor)
@@ -60,3 +74,12 @@ async def ask_chain(connection: Connection, fleet: str, handoff_id: UUID) -> Cha
     subject = ask_subject(fleet, CHAIN, connection.actor)
     question = msgspec.json.encode(ChainQuestion(handoff_id=handoff_id))
     return msgspec.json.decode(await connection.request(subject, question), type=ChainAnswer)
+
+
+async def ask_confirm(
+    connection: Connection, fleet: str, words: tuple[Word, ...]
+) -> tuple[bool, ...]:
+    """Which of these heard events count. Raises NoAnswerError, BusUnavailableError."""
+    subject = ask_subject(fleet, CONFIRM, connection.actor)
+    data = await connection.request(subject, msgspec.json.encode(ConfirmQuestion(words=words)))
+    return msgspec.json.decode(data, type=ConfirmAnswer).counts

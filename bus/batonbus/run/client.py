@@ -12,7 +12,8 @@ from batonbus.logs import log
 from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
 from batonbus.rules.settings import Settings
-from batonbus.run.asking import ChainAnswer, ask_chain, ask_hello
+from batonbus.run.asking import ChainAnswer, ask_chain, ask_confirm, ask_hello
+from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
 from batonbus.run.telemetry import span
@@ -31,6 +32,9 @@ ASK_INTERVAL = 0.2
 
 COMPARED = ("to", "work", "task", "after", "body")
 """What makes two handoffs with one id the same: content, not times or trace."""
+
+CONFIRM_BATCH = 256
+"""Events in one question to a keeper."""
 
 OnCancel = Callable[[UUID], object]
 
@@ -52,6 +56,8 @@ class Client:
         self.ledger = Ledger(connection, publisher, fleet)
         self.registry = Registry(connection, publisher, fleet)
         self.lines = Lines()
+        self._heard: list[Stored] = []
+        self._has_heard = anyio.Event()
         self.on_cancel: OnCancel = lambda _handoff_id: None
 
     async def send(self, envelope: Envelope, *, accepted: int | None = None) -> Line:
@@ -160,13 +166,47 @@ class Client:
         return Subject(self.fleet, handoff_id, kind, work, self.actor, to)
 
     def hear(self, stored: Stored) -> None:
-        """An event that is for us."""
+        """An event that is for us; it is no proof, for whoever may write an event can say it."""
         if stored.event.kind == "cancelled":
             self.on_cancel(stored.subject.handoff_id)
+        # Also of handoffs that no line is at: a line may be just about to move there.
+        if len(self.lines) and stored.event.kind not in {"sent", "delivered"}:
+            self._heard.append(stored)
+            self._has_heard.set()
+
+    async def confirm(self) -> None:
+        """Believe what was heard once a keeper says that it counts: all that came meanwhile in one
+        question. What it does not know, the next poll finds in the ledger. Never returns."""
+        while True:
+            await self._has_heard.wait()
+            self._has_heard = anyio.Event()
+            heard, self._heard = self._heard, []
+            for some in batched(heard, CONFIRM_BATCH):
+                words = tuple(
+                    Word(it.subject.handoff_id, it.event.tail, it.event.kind, it.event.actor)
+                    for it in some
+                )
+                try:
+                    counts = await ask_confirm(self.connection, self.fleet, words)
+                except (NoAnswerError, BusUnavailableError) as error:
+                    log.warning("answers.unconfirmed", count=len(words), error=str(error))
+                    continue
+                for stored, counts_ in zip(some, counts, strict=True):
+                    self._believe(stored, counts_)
+
+    def _believe(self, stored: Stored, counts: bool) -> None:
+        if not counts:
+            log.warning("security.unconfirmed_answer", subject=str(stored.subject))
+            return
         try:
             self.lines.hear(stored)
         except InvalidMessageError as error:
             log.warning("answer.unreadable", subject=str(stored.subject), error=str(error))
+
+
+def batched(items: list[Stored], size: int) -> list[list[Stored]]:
+    """The items in order, at most `size` together."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def check_same(ours: Envelope, stored: Envelope) -> None:
@@ -189,7 +229,7 @@ async def open_client(
         settings = await _say_hello(connection, fleet, card)
         client = Client(connection, publisher, fleet, settings)
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
-        async with beside(connection.wait_closed, client.poll):
+        async with beside(connection.wait_closed, client.poll, client.confirm):
             yield client
 
 

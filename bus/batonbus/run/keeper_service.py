@@ -6,7 +6,18 @@ import msgspec
 from batonbus.logs import log
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
-from batonbus.run.asking import CHAIN, HELLO, ChainAnswer, ChainQuestion, Hello, Welcome
+from batonbus.run.asking import (
+    CHAIN,
+    CONFIRM,
+    HELLO,
+    ChainAnswer,
+    ChainQuestion,
+    ConfirmAnswer,
+    ConfirmQuestion,
+    Hello,
+    Welcome,
+)
+from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.wire.ledger import Stored, fold_stored
 from batonbus.wire.service import serve
@@ -30,14 +41,15 @@ class NotPartOfItError(BatonbusError):
 
 
 class KeeperService:
-    """Answers `hello` and `chain`, by a fresh read of the ledger."""
+    """Answers `hello`, `chain` by a fresh read of the ledger, and `confirm` from memory."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, confirmed: Confirmed) -> None:
         self._core = core
+        self._confirmed = confirmed
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        handlers = {HELLO: self._hello, CHAIN: self._chain}
+        handlers = {HELLO: self._hello, CHAIN: self._chain, CONFIRM: self._confirm}
         async with serve(self._core.connection, self._core.fleet, handlers):
             await anyio.sleep_forever()
 
@@ -51,6 +63,11 @@ class KeeperService:
                     self._core.connection, self._core.fleet, addressee, self._core.settings
                 )
         return msgspec.json.encode(Welcome(settings=self._core.settings))
+
+    async def _confirm(self, actor: str, data: bytes) -> bytes:
+        question = msgspec.json.decode(data, type=ConfirmQuestion)
+        counts = await self._confirmed.check(question.words)
+        return msgspec.json.encode(ConfirmAnswer(counts=counts))
 
     async def _chain(self, actor: str, data: bytes) -> bytes:
         question = msgspec.json.decode(data, type=ChainQuestion)

@@ -22,7 +22,6 @@ class Line:
         self.first: Receipt | None = None
         self.last: Receipt | None = None
         self.settlement: Settlement | None = None
-        self.owner: str | None = None
         self.attempt = 1
         self._changed = anyio.Event()
         self.waiters = 0
@@ -56,7 +55,6 @@ class Line:
         if receipt.handoff_id == self.root and self.first is None:
             self.first = receipt
         if receipt.state == "accepted":
-            self.owner = receipt.by
             self.attempt = receipt.attempt or self.attempt
         self.last = receipt
         self._wake()
@@ -67,7 +65,7 @@ class Line:
             return
         if self.first is None:
             self.first = Receipt(handoff_id=self.root, state="settled", by=by)
-        self.last = self.owner = None
+        self.last = None
         self.settlement = settlement
         if settlement.next is not None:
             self.current = child_id(handoff_id)
@@ -109,17 +107,13 @@ class Lines:
         return [line for lines in self._lines.values() for line in lines if line.waiters]
 
     def hear(self, stored: Stored) -> None:
-        """An event for us: tell those who wait for its handoff.
+        """An event that counts: tell those who wait for its handoff.
         Raises InvalidMessageError where its payload is none of ours."""
         handoff_id = stored.subject.handoff_id
         watching = list(self._lines.get(handoff_id, []))
-        if not watching or stored.event.kind in {"sent", "delivered"}:
-            return
         if stored.event.kind == "settled":
             settlement = decode(stored.payload, Settlement)
-            # A message on the wire is no proof: only the owner's word is taken, and whoever is not
-            # known as the owner is looked up in the ledger when the line is next polled.
-            for line in [it for it in watching if it.owner == stored.event.actor]:
+            for line in watching:
                 line.note_settlement(handoff_id, stored.event.actor, settlement)
                 self._follow(line, handoff_id)
         else:

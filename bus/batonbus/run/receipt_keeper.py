@@ -14,6 +14,7 @@ from batonbus.logs import bind, log
 from batonbus.rules.chain import RECEIPT_KEEPER, Chain
 from batonbus.rules.errors import NoAnswerError
 from batonbus.rules.receipts import Verdict, due_at, judge, judge_owned
+from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
 from batonbus.wire.feed import ConsumerGoneError, Feed
@@ -32,6 +33,7 @@ class ReceiptKeeper:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._confirmed = Confirmed()
         self._forget()
 
     def _forget(self) -> None:
@@ -43,7 +45,7 @@ class ReceiptKeeper:
     async def run(self) -> None:
         """Read, judge and answer until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(KeeperService(self._core).run)
+            tasks.start_soon(KeeperService(self._core, self._confirmed).run)
             while True:
                 try:
                     await self._keep()
@@ -74,6 +76,7 @@ class ReceiptKeeper:
             if stored is not None:
                 before = self._open.get(stored.subject.handoff_id)
                 chain = fold_stored(before or Chain(id=stored.subject.handoff_id), stored)
+                self._confirmed.note(chain, stored.event)
                 self._note(chain)
                 if chain.child is not None and chain.settled_sequence == received.sequence:
                     self._expect_child(chain, stored.event.child_to, stored.event.at)
