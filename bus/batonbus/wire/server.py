@@ -28,7 +28,7 @@ log_file: "{store}/server.log"
 logfile_size_limit: 10MB
 jetstream {{
   store_dir: "{store}"
-  sync_interval: {sync}
+  sync_interval: "{sync}"
 }}
 """
 
