@@ -41,6 +41,9 @@ ATTEMPT_LIMIT = 3
 TAKEOVER_LIMIT = 5
 """Times that a handoff may change hands without an answer."""
 
+LINE_LIMIT = 1_000
+"""Handoffs of one line that are looked through for one of them."""
+
 MAY_FOLLOW: Mapping[Kind, frozenset[Stage]] = {
     "sent": frozenset({"none"}),
     "delivered": frozenset({"sent", "held", "overdue"}),
@@ -256,6 +259,16 @@ def fold(chain: Chain, events: Iterable[Event]) -> Chain:
 def child_id(parent: UUID) -> UUID:
     """The id of the handoff that a settled one hands on to."""
     return uuid5(parent, "then")
+
+
+def is_in_line(root: UUID, handoff_id: UUID) -> bool:
+    """Whether a handoff is `root`, or one that it was handed on to, at most LINE_LIMIT times."""
+    current = root
+    for _ in range(LINE_LIMIT):
+        if current == handoff_id:
+            return True
+        current = child_id(current)
+    return False
 
 
 def keyed_id(handled: UUID, key: str) -> UUID:

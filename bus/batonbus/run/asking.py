@@ -29,10 +29,11 @@ class Welcome(Struct, frozen=True, kw_only=True):
     settings: Settings
 
 
-class ChainQuestion(Struct, frozen=True, kw_only=True):
-    """How is this handoff?"""
+class ChainQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How is this handoff, which stands in the line of `root`?"""
 
     handoff_id: UUID
+    root: UUID | None = None
 
 
 class ChainAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,11 +69,13 @@ async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) 
     return msgspec.json.decode(data, type=Welcome).settings
 
 
-async def ask_chain(connection: Connection, fleet: str, handoff_id: UUID) -> ChainAnswer:
-    """The state of a handoff that the connected actor is part of.
+async def ask_chain(
+    connection: Connection, fleet: str, handoff_id: UUID, *, root: UUID | None = None
+) -> ChainAnswer:
+    """The state of a handoff that the connected actor is part of, or is so of the line's `root`.
     Raises NoAnswerError where no keeper runs, BusUnavailableError where it may not ask."""
     subject = ask_subject(fleet, CHAIN, connection.actor)
-    question = msgspec.json.encode(ChainQuestion(handoff_id=handoff_id))
+    question = msgspec.json.encode(ChainQuestion(handoff_id=handoff_id, root=root))
     return msgspec.json.decode(await connection.request(subject, question), type=ChainAnswer)
 
 

@@ -108,11 +108,11 @@ class Client:
                 log.info("handoff.sent", handoff=str(envelope.id), to=envelope.to, seq=sequence)
             return
 
-    async def ask(self, handoff_id: UUID) -> ChainAnswer:
+    async def ask(self, handoff_id: UUID, *, root: UUID | None = None) -> ChainAnswer:
         """The state of a handoff, as soon as a keeper answers."""
         while True:
             try:
-                return await ask_chain(self.connection, self.fleet, handoff_id)
+                return await ask_chain(self.connection, self.fleet, handoff_id, root=root)
             except NoAnswerError as error:
                 log.warning("ask.unanswered", handoff=str(handoff_id), error=str(error))
                 await anyio.sleep(ASK_INTERVAL)
@@ -124,7 +124,9 @@ class Client:
             await anyio.sleep(self.settings.heartbeat)
             for line in self.lines.waiting():
                 try:
-                    answer = await ask_chain(self.connection, self.fleet, line.current)
+                    answer = await ask_chain(
+                        self.connection, self.fleet, line.current, root=line.root
+                    )
                 except (NoAnswerError, BusUnavailableError) as error:
                     log.debug("ask.unanswered", handoff=str(line.current), error=str(error))
                 else:
@@ -135,7 +137,7 @@ class Client:
         Raises IllegalStepError where this actor may not."""
         written = False
         while not line.ended:
-            answer = await self.ask(line.current)
+            answer = await self.ask(line.current, root=line.root)
             self.lines.hear_asked(line, answer)
             if not answer.chain.final:
                 written = await self._write_cancelled(answer.chain, reason)

@@ -1,10 +1,12 @@
 """What the keepers answer: the fleet's numbers, and the state of a chain to those in it."""
 
+from uuid import UUID
+
 import anyio
 import msgspec
 
 from batonbus.logs import log
-from batonbus.rules.chain import Chain
+from batonbus.rules.chain import Chain, is_in_line
 from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
 from batonbus.run.asking import (
     CHAIN,
@@ -76,8 +78,10 @@ class KeeperService:
         chain = Chain(id=question.handoff_id)
         for stored in events:
             chain = fold_stored(chain, stored)
-        if events and not await self._is_part(actor, chain, events, agents or []):
-            raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
+        if events and not _is_part(actor, events, agents or []):
+            root = question.root or chain.id
+            if not (is_in_line(root, chain.id) and await self._took_over(actor, root)):
+                raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
         answer = ChainAnswer(
             chain=chain,
             owner_alive=self._owner_alive(chain, agents),
@@ -95,18 +99,11 @@ class KeeperService:
             log.warning("registry.unread", error=str(error))
             return None
 
-    async def _is_part(
-        self, actor: str, chain: Chain, events: list[Stored], agents: list[Presence]
-    ) -> bool:
-        names = {actor, *(it.card.role for it in agents if it.card.id == actor)}
-        if any(names & {it.event.actor, it.event.to, it.event.waiter} for it in events):
-            return True
-        return await self._owns_sender(actor, chain)
-
-    async def _owns_sender(self, actor: str, chain: Chain) -> bool:
-        """Whether the actor now owns the handoff in whose handler this one was sent: it took over
-        from the sender, and runs the handler again."""
-        under = await self._core.ledger.read(chain.sent_under) if chain.sent_under else None
+    async def _took_over(self, actor: str, root: UUID) -> bool:
+        """Whether the actor now owns the handoff in whose handler this line was begun: it took over
+        from the line's sender, and runs the handler again."""
+        begun = await self._core.ledger.read_folded(Chain(id=root))
+        under = await self._core.ledger.read(begun.sent_under) if begun.sent_under else None
         if under is None:
             return False
         parent = await self._core.ledger.read_folded(Chain(id=under.subject.handoff_id))
@@ -122,6 +119,11 @@ class KeeperService:
         # A fresh owner needs a moment to list what it accepted.
         fresh = connection.server_time() - chain.changed < settings.heartbeat
         return False if trusted and not fresh else None
+
+
+def _is_part(actor: str, events: list[Stored], agents: list[Presence]) -> bool:
+    names = {actor, *(it.card.role for it in agents if it.card.id == actor)}
+    return any(names & {it.event.actor, it.event.to, it.event.waiter} for it in events)
 
 
 def _last_receipt(chain: Chain, events: list[Stored]) -> Receipt | None:
