@@ -1,8 +1,6 @@
 """Which commands there are. Each lives in a module of its own, imported only when it is called: a
 fleet starts many processes at once, and each pays for what it imports."""
 
-import os
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version
@@ -90,9 +88,4 @@ def batonbus(
 
 def main() -> None:
     """The entry point of the `batonbus` program."""
-    try:
-        app()
-    except BrokenPipeError:
-        # Whoever read us has enough, as `head` does; Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    app()

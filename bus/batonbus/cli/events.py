@@ -16,6 +16,7 @@ from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.history import follow
 from batonbus.wire.ledger import Stored
+from batonbus_schemas import InvalidMessageError, Settlement, decode
 
 app = new_app()
 
@@ -62,16 +63,28 @@ def _print(output: Output, stored: Stored) -> None:
 def describe(stored: Stored) -> str:
     """An event in one line for people."""
     event = stored.event
+    counted = event.kind in {"accepted", "failed"}
     time = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S.%f")[:-3]
     to = "" if event.to == "_" else f" → {event.to}"
     facts = [
-        f"attempt {event.attempt}" if event.attempt and event.kind != "sent" else "",
+        f"attempt {event.attempt}" if counted else "",
+        _status(stored),
         f"then {event.child_to}: {child_id(stored.subject.handoff_id)}" if event.child_to else "",
         one_line(event.reason),
     ]
     details = ", ".join(fact for fact in facts if fact)
     line = f"{time} {stored.subject.handoff_id} {event.kind:<9} {event.actor}{to}  {details}"
     return line.rstrip()
+
+
+def _status(stored: Stored) -> str:
+    """PASS or FAIL of a settled event; empty for others, and for what a foreign writer stored."""
+    if stored.event.kind != "settled":
+        return ""
+    try:
+        return decode(stored.payload, Settlement).result.status
+    except InvalidMessageError:
+        return ""
 
 
 def as_data(stored: Stored) -> dict[str, Any]:

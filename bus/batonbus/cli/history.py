@@ -95,12 +95,13 @@ def _draw(history: History, began: float) -> list[str | Table]:
 
 def describe_head(history: History) -> list[str]:
     """Which handoff it is, how it stands, and what was asked."""
-    chain, envelope = history.chain, history.envelope
+    # What was delivered is complete: work, task and waiter travel on with `then`.
+    chain = history.chain
+    envelope = history.delivery.envelope if history.delivery else history.envelope
     lines = [f"handoff {chain.id}: {chain.stage if history.steps else 'handed on'}"]
     if envelope is not None:
         task = f", task {envelope.task}" if envelope.task else ""
-        work = chain.work or envelope.work
-        lines.append(f"{envelope.sender} → {envelope.to}, work {work}{task}")
+        lines.append(f"{envelope.sender} → {envelope.to}, work {envelope.work}{task}")
         lines.append(f"asked: {describe_body(envelope)}")
     return lines
 

@@ -44,11 +44,17 @@ class Output:
         self.emit({"error": "; ".join(errors)})
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to whoever runs the command, as for all that is not printed by rich."""
+        raise BrokenPipeError
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """A console that prints text as it is: no markup, no guessed colours."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def new_table(*columns: str) -> Table:

@@ -1,8 +1,9 @@
 """Running a command: its logs, its signals, its errors, its exit code."""
 
+import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from itertools import chain
 from typing import Any, Literal, cast
 
 import anyio
@@ -34,6 +35,10 @@ def run(output: Output, work: Callable[[], Awaitable[int]]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if all(isinstance(it, BrokenPipeError) for it in leaves(error)):
+            # Whoever read us has enough, as `head` does; Python would complain again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         known = known_errors(error)
         if not known:
             raise
@@ -43,32 +48,41 @@ def run(output: Output, work: Callable[[], Awaitable[int]]) -> int:
 
 def known_errors(error: BaseException) -> list[str]:
     """What to say of an error, also out of a task group; nothing where a part of it is a bug."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        parts = [known_errors(it) for it in group.exceptions]
-        return list(dict.fromkeys(chain.from_iterable(parts))) if all(parts) else []
-    return [str(error)] if isinstance(error, BatonbusError | InvalidMessageError) else []
+    parts = leaves(error)
+    known = all(isinstance(it, BatonbusError | InvalidMessageError) for it in parts)
+    return list(dict.fromkeys(map(str, parts))) if known else []
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The errors in a group of errors, or the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for it in group.exceptions for leaf in leaves(it)]
 
 
 async def run_until_signal(work: Callable[[anyio.Event], Awaitable[None]]) -> int:
     """Run `work` until it returns. SIGINT or SIGTERM sets its event, a second one cancels it; the
     exit code is then 1."""
-    stop = anyio.Event()
+    stop, stop_now = anyio.Event(), anyio.Event()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch_signals, stop, tasks.cancel_scope)
+        tasks.start_soon(_watch_signals, stop, stop_now)
+        tasks.start_soon(_cancel_when, stop_now, tasks.cancel_scope)
         await work(stop)
         tasks.cancel_scope.cancel()
-        return 0
-    return 1
+    return 1 if stop_now.is_set() else 0
 
 
-async def _watch_signals(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+async def _watch_signals(first: anyio.Event, second: anyio.Event) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
-            log.info("stop.requested", signal=number.name, again=stop.is_set())
-            if stop.is_set():
-                scope.cancel()
-            stop.set()
+            log.info("stop.requested", signal=number.name, again=first.is_set())
+            (second if first.is_set() else first).set()
+
+
+async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 async def run_and_cancel(work: Callable[[], Coroutine[Any, Any, None]], stop: anyio.Event) -> None:

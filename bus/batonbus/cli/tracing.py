@@ -2,7 +2,9 @@
 
 import atexit
 import os
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from batonbus.logs import log
@@ -45,13 +47,29 @@ def configure_tracing(service: str) -> None:
     )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    atexit.register(provider.force_flush, int(FLUSH_TIMEOUT * 1000))
+    _flush_at_exit(provider.force_flush)
+
+
+def _flush_at_exit(flush: Callable[[], object]) -> None:
+    """The SDK's own time limit does not end an export that hangs, and no thread can be started at
+    exit: so one waits from the start."""
+    wanted, done = threading.Event(), threading.Event()
+
+    def wait_and_flush() -> None:
+        wanted.wait()
+        flush()
+        done.set()
+
+    def at_exit() -> None:
+        wanted.set()
+        done.wait(FLUSH_TIMEOUT)
+
+    threading.Thread(target=wait_and_flush, daemon=True, name="batonbus-flush").start()
+    atexit.register(at_exit)
 
 
 def _make_exporter(name: str) -> "SpanExporter | None":
     if name == "console":
-        import sys
-
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter(out=sys.stderr)

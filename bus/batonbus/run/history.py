@@ -116,6 +116,7 @@ async def follow(core: Core, hear: Callable[[Stored], None], *, everything: bool
     while True:
         try:
             async with read_from(core.connection, core.fleet, upto + 1, headers_only=False) as feed:
+                log.info("follow.started", after=upto)
                 await pass_on(feed)
         except* ConsumerGoneError:
             log.warning("follow.started_over", after=upto)

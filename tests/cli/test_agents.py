@@ -1,0 +1,133 @@
+"""`batonbus agent`: found, run, and stopped in order."""
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from batonbus.cli.agents import AgentNotFoundError, find_agent, split_command
+
+MODULE = """
+from batonbus import Agent, Context
+from batonbus_schemas import Dispatch, TaskResult
+
+reviewer, silent, limit = Agent("reviewer"), Agent("silent"), 3
+
+@reviewer.handles
+async def review(task: Dispatch, ctx: Context) -> TaskResult:
+    return TaskResult.passed(f"Read {task.brief}")
+"""
+
+STUCK = """
+import anyio
+from batonbus import Agent, Context
+from batonbus_schemas import Dispatch, TaskResult
+
+stuck = Agent("stuck")
+
+@stuck.handles
+async def work(task: Dispatch, ctx: Context) -> TaskResult:
+    ctx.log.info("work.begun")
+    await anyio.sleep_forever()
+    return TaskResult.passed("never")
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "fleet_of_tests", raising=False)
+    (tmp_path / "fleet_of_tests.py").write_text(MODULE)
+    return tmp_path
+
+
+def test_an_agent_is_found_from_the_current_folder(module: Path) -> None:
+    assert find_agent("fleet_of_tests:reviewer", module).card.role == "reviewer"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("fleet_of_tests:verifier", "does not exist; agents of that module: reviewer, silent"),
+        ("fleet_of_tests:review", "is a function, no Agent; agents of that module: reviewer"),
+        ("fleet_of_tests:limit", "is a int, no Agent"),
+        ("fleet_of_tests:silent", "has no handler: decorate one with @silent.handles"),
+        ("no_such_module:reviewer", "no module 'no_such_module'"),
+        ("reviewer", "no agent 'reviewer' is installed"),
+    ],
+)
+def test_what_was_found_instead_is_said(module: Path, target: str, said: str) -> None:
+    with pytest.raises(AgentNotFoundError) as caught:
+        find_agent(target, module)
+    assert said in str(caught.value)
+
+
+def test_a_module_that_lacks_what_it_imports_is_a_bug_of_its_own(module: Path) -> None:
+    (module / "fleet_of_tests.py").write_text("import missing_from_here")
+    with pytest.raises(ModuleNotFoundError, match="missing_from_here"):
+        find_agent("fleet_of_tests:reviewer", module)
+
+
+def test_a_command_is_split_as_a_shell_would_but_no_shell_runs() -> None:
+    assert split_command("claude -p 'two words' $HOME") == ["claude", "-p", "two words", "$HOME"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--role", "reviewer"],
+        ["--command", "cat"],
+        ["fleet:reviewer", "--role", "reviewer", "--command", "cat"],
+        ["fleet:reviewer", "--slots", "2"],
+        ["--role", "reviewer", "--command", "cat 'open"],
+        ["--role", "reviewer", "--command", " "],
+    ],
+)
+def test_a_wrong_call_is_a_usage_error(invoke: Callable[..., Result], arguments: list[str]) -> None:
+    assert invoke("agent", *arguments).exit_code == 2
+
+
+def test_a_role_that_cannot_stand_in_a_subject_is_an_error(invoke: Callable[..., Result]) -> None:
+    answer = invoke("agent", "--role", "code reviewer", "--command", "cat")
+    assert answer.exit_code == 1
+    assert "cannot stand in a subject" in answer.stderr
+
+
+def test_an_agent_works_and_is_gone_after_a_signal(shell: Any, bus_folder: Path) -> None:
+    (bus_folder / "fleet_of_tests.py").write_text(MODULE)
+    with shell.agent("fleet_of_tests:reviewer", folder=bus_folder) as agent:
+        sent = shell.call("send", "--to", "reviewer", "this", "--wait", folder=bus_folder)
+        assert (sent.returncode, sent.stdout.splitlines()[-1]) == (0, "Read this")
+        assert agent.end(signal.SIGTERM) == 0
+    assert "agent.stopped" in agent.err[-1]
+    assert "reviewer" not in shell.call("fleet", folder=bus_folder).stdout.splitlines()
+
+
+def test_an_agent_finishes_what_it_works_on_before_it_stops(shell: Any, bus_folder: Path) -> None:
+    command = "sh -c 'read line; sleep 0.5; echo done'"
+    with (
+        shell.agent("--role", "slow", "--command", command, folder=bus_folder) as agent,
+        shell.running("send", "--to", "slow", "x", "--wait", folder=bus_folder) as sent,
+    ):
+        agent.hear("handoff.accepted")
+        assert agent.end(signal.SIGINT) == 0
+        assert sent.wait() == 0
+    assert sent.out[-1] == "done"
+
+
+def test_a_second_signal_hands_the_work_back_at_once(shell: Any, bus_folder: Path) -> None:
+    (bus_folder / "stuck_of_tests.py").write_text(STUCK)
+    with (
+        shell.agent("stuck_of_tests:stuck", folder=bus_folder) as agent,
+        shell.running("send", "--to", "stuck", "x", "--wait", folder=bus_folder) as sent,
+    ):
+        agent.hear("work.begun")
+        assert agent.end_at_once() == 1
+        with shell.agent("--role", "stuck", "--command", "echo taken over", folder=bus_folder):
+            assert sent.wait() == 0
+    assert sent.out[-1] == "taken over"

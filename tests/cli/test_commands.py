@@ -1,0 +1,90 @@
+"""The command line as a whole: help, version, and what an error looks like."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from batonbus.cli import app
+from batonbus.cli.commands import COMMANDS
+from batonbus.cli.output import clean, one_line
+from batonbus.cli.running import known_errors
+from batonbus.rules.errors import NoAnswerError
+
+
+def test_the_overview_names_every_command() -> None:
+    answer = CliRunner().invoke(app, ["--help"])
+    assert answer.exit_code == 0
+    for name, entry in COMMANDS.items():
+        assert name in answer.stdout
+        assert entry.summary in answer.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(name: str) -> None:
+    answer = CliRunner().invoke(app, [name, "--help"])
+    assert answer.exit_code == 0
+    assert f"batonbus {name} " in answer.stdout or f"batonbus {name}\n" in answer.stdout
+    assert "Example" in answer.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    answer = CliRunner().invoke(app, ["--version"])
+    assert answer.stdout == f"batonbus {version('batonbus')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["sned"], ["send"], ["up", "--port", "0"], ["show"]])
+def test_a_wrong_call_is_exit_code_2_and_says_so_on_stderr(arguments: list[str]) -> None:
+    answer = CliRunner().invoke(app, arguments)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert answer.stderr
+
+
+def test_a_command_imports_no_other_command() -> None:
+    code = "import sys, batonbus.cli.agents; print(*(it for it in sys.modules if '.cli.' in it))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    imported = set(answer.stdout.split())
+    assert not imported & {entry.module for entry in COMMANDS.values()} - {"batonbus.cli.agents"}
+
+
+def test_tracing_costs_nothing_where_nobody_asked_for_it() -> None:
+    code = (
+        "import sys; from batonbus.cli.tracing import configure_tracing; "
+        "configure_tracing('x'); print('opentelemetry.sdk' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": ""}
+    )
+    assert answer.stdout == "False\n"
+
+
+def test_errors_out_of_task_groups_are_said_once() -> None:
+    async def fail() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(raise_it)
+            tasks.start_soon(raise_it)
+
+    async def raise_it() -> None:
+        raise NoAnswerError("no answer")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        anyio.run(fail)
+    assert known_errors(caught.value) == ["no answer"]
+
+
+def test_a_bug_among_the_errors_is_no_known_error() -> None:
+    group: Any = ExceptionGroup("two", [NoAnswerError("no answer"), KeyError("a bug")])
+    assert known_errors(group) == []
+
+
+def test_text_of_others_cannot_drive_the_terminal() -> None:
+    assert clean("a\x1b[2J\x07\rb\tc\n\x9bd") == "a\ufffd[2J\ufffd\ufffdb\tc\n\ufffdd"
+
+
+def test_a_line_is_one_line_of_a_bounded_length() -> None:
+    assert one_line("a\n  b\x1bc") == "a b\ufffdc"
+    assert one_line("x" * 300, 10) == "xxxxxxxxx…"

@@ -1,0 +1,220 @@
+"""`batonbus show`, `tail`, `fleet` and `doctor`: looking at a bus changes nothing."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import anyio
+import pytest
+from typer.testing import Result
+
+from batonbus.rules.chain import OPERATOR, child_id
+from batonbus.run.core import open_core, open_operator
+from batonbus.wire.ledger import Draft
+from batonbus.wire.server import embedded_server
+from batonbus.wire.subjects import Subject
+
+AGENTS = """
+from batonbus import Agent, Context
+from batonbus_schemas import Dispatch, TaskResult, Then
+
+builder, verifier = Agent("builder", capabilities=("python",)), Agent("verifier")
+
+@builder.handles
+async def build(task: Dispatch, ctx: Context) -> Then:
+    result = TaskResult.passed("Built it.\\x1b[2J", caution="[red]Not[/red] tested.")
+    return result.then("verifier", "Check it.")
+
+@verifier.handles
+async def verify(task: Dispatch, ctx: Context) -> TaskResult:
+    return TaskResult.passed("Checked it.")
+"""
+
+
+@pytest.fixture(scope="module")
+def line(shell: Any, bus_folder: Path, last_json: Any) -> Iterator[UUID]:
+    """A handoff to a builder, which handed on to a verifier; both agents are alive."""
+    (bus_folder / "line.py").write_text(AGENTS)
+    with (
+        shell.agent("line:builder", folder=bus_folder),
+        shell.agent("line:verifier", folder=bus_folder),
+    ):
+        arguments = ["--to", "builder", "Build it.", "--work", "shop", "--wait", "--json"]
+        sent = shell.call("send", *arguments, folder=bus_folder)
+        yield UUID(last_json(sent.stdout)["handoff_id"])
+
+
+def test_show_tells_the_chain_the_window_and_the_result_of_the_whole_line(
+    invoke: Callable[..., Result], line: UUID
+) -> None:
+    answer = invoke("show", str(line))
+    assert answer.exit_code == 0
+    for text in (
+        f"handoff {line}: settled",
+        "builder, work shop",
+        f"attempt 1, PASS, then verifier: {child_id(line)}",
+        f"handoff {child_id(line)}: settled",
+        "verifier, work shop",
+        "window: empty, nothing came before it",
+        "caution: [red]Not[/red] tested.",
+        "what: Checked it.",
+    ):
+        assert text in answer.stdout
+
+
+def test_what_agents_wrote_cannot_drive_the_terminal(
+    invoke: Callable[..., Result], line: UUID
+) -> None:
+    assert "\x1b" not in invoke("show", str(line)).stdout
+
+
+def test_show_gives_programs_the_events_and_what_was_cut(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    built, checked = last_json(invoke("show", str(line), "--json").stdout)["handoffs"]
+    kinds = [event["kind"] for event in built["events"]]
+    assert kinds == ["sent", "delivered", "accepted", "settled"]
+    assert built["next"] == checked["handoff_id"] == str(child_id(line))
+    (cut,) = checked["cuts"]
+    assert (cut["level"], cut["handoff_id"]) == ("FULL", str(line))
+    assert checked["window"][0]["caution"] == "[red]Not[/red] tested."
+
+
+def test_the_beginning_of_an_id_is_enough(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    shown = last_json(invoke("show", str(line)[:8], "--json").stdout)
+    assert shown["handoffs"][0]["handoff_id"] == str(line)
+
+
+@pytest.mark.parametrize("handoff_id", [str(uuid4()), str(uuid4())[:13]])
+def test_an_unknown_handoff_is_an_error(
+    invoke: Callable[..., Result], line: UUID, handoff_id: str
+) -> None:
+    answer = invoke("show", handoff_id)
+    assert answer.exit_code == 1
+    assert handoff_id in answer.stderr
+
+
+@pytest.mark.parametrize("text", ["abc", "not-an-id", ""])
+def test_what_is_no_id_is_a_usage_error(invoke: Callable[..., Result], text: str) -> None:
+    assert invoke("show", text).exit_code == 2
+
+
+def test_a_void_event_is_marked_with_its_reason(
+    invoke: Callable[..., Result], bus_folder: Path, last_json: Any
+) -> None:
+    forged = uuid4()
+
+    async def forge() -> None:
+        url = (bus_folder / ".batonbus" / "address").read_text()
+        async with open_operator(url, fleet="default") as core:
+            subject = Subject("default", forged, "settled", "adhoc", "mallory", "_")
+            await core.ledger.append(Draft(subject=subject, payload=b"no JSON"), tail=0)
+
+    anyio.run(forge)
+    answer = invoke("show", str(forged), "--json")
+    (event,) = last_json(answer.stdout)["handoffs"][0]["events"]
+    assert event["void"] == "nothing of that kind follows none"
+    assert "VOID: nothing of that kind follows none" in answer.stderr
+
+
+def test_tail_follows_until_ctrl_c(shell: Any, bus_folder: Path) -> None:
+    with shell.running("tail", "--json", folder=bus_folder, BATONBUS_LOG_LEVEL="info") as tail:
+        tail.hear("follow.started")
+        shell.call("send", "--to", "absentee", "x", folder=bus_folder)
+        tail.hear('"kind":"overdue"')
+        assert tail.end(signal.SIGINT) == 0
+    events = [json.loads(text) for text in tail.out]
+    mine = [it for it in events if it["handoff_id"] == events[0]["handoff_id"]]
+    assert [it["kind"] for it in mine] == ["sent", "delivered", "overdue"]
+    assert mine[0]["payload"]["body"]["brief"] == "x"
+    assert mine[2]["payload"]["reason"] == "no agent is listening as absentee"
+
+
+def test_tail_can_begin_at_the_first_event(shell: Any, bus_folder: Path, line: UUID) -> None:
+    with shell.running("tail", "--all", folder=bus_folder) as tail:
+        assert "builder" in tail.hear(f"{line} sent")
+        assert tail.hear(f"{line} settled").endswith(f"PASS, then verifier: {child_id(line)}")
+        assert tail.end(signal.SIGTERM) == 0
+
+
+def test_a_reader_that_has_enough_ends_tail_quietly(
+    shell: Any, bus_folder: Path, line: UUID
+) -> None:
+    for options in ("--all", "--all --json"):
+        piped = shell.pipe(f"tail {options}", "head -n 1", folder=bus_folder)
+        assert (piped.returncode, piped.stderr, len(piped.stdout.splitlines())) == (0, "", 1)
+
+
+def test_fleet_lists_who_is_there(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    answer = invoke("fleet", "--json")
+    agents = {it["card"]["role"]: it for it in last_json(answer.stdout)["agents"]}
+    assert agents["builder"]["card"]["capabilities"] == ["python"]
+    assert (agents["builder"]["state"], agents["builder"]["working"]) == ("idle", [])
+    assert "verifier" in answer.stderr
+
+
+def test_fleet_names_the_handoffs_that_are_worked_on(
+    shell: Any, bus_folder: Path, last_json: Any
+) -> None:
+    with shell.agent("--role", "digger", "--command", "sleep 600", folder=bus_folder) as agent:
+        sent = shell.call("send", "--to", "digger", "x", "--json", folder=bus_folder)
+        listed = last_json(shell.call("fleet", "--json", folder=bus_folder).stdout)
+        agent.end_at_once()
+    (digger,) = [it for it in listed["agents"] if it["card"]["role"] == "digger"]
+    assert digger["working"] == [last_json(sent.stdout)["handoff_id"]]
+    assert digger["state"] == "busy"
+
+
+def test_a_fleet_without_a_ledger_is_said_to_have_none(invoke: Callable[..., Result]) -> None:
+    for command in (["fleet"], ["show", str(uuid4())], ["tail"]):
+        answer = invoke(*command, "--fleet", "elsewhere")
+        assert answer.exit_code == 1
+        assert "there is no ledger of the fleet 'elsewhere'" in answer.stderr
+    assert invoke("doctor", "--fleet", "elsewhere").exit_code == 1
+
+
+def test_the_doctor_is_content_with_a_bus_that_works(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    answer = invoke("doctor", "--json")
+    assert answer.exit_code == 0
+    checks = {it["name"]: it["status"] for it in last_json(answer.stdout)["checks"]}
+    assert checks.pop("disk") == "warn"
+    assert set(checks.values()) == {"ok"}
+
+
+def test_the_doctor_names_what_is_missing(
+    invoke: Callable[..., Result], last_json: Any, tmp_path: Path
+) -> None:
+    """A server with a ledger, but without any process of the bus."""
+
+    async def start() -> None:
+        async with (
+            embedded_server(tmp_path) as server,
+            open_core(server.url, OPERATOR, fleet="default"),
+        ):
+            await anyio.to_thread.run_sync(check, server.url)
+
+    def check(url: str) -> None:
+        answer = invoke("doctor", "--url", url, "--json")
+        assert answer.exit_code == 1
+        checks = {it["name"]: it for it in last_json(answer.stdout)["checks"]}
+        failed = [name for name, it in checks.items() if it["status"] == "fail"]
+        assert failed == ["window manager", "receipt keeper"]
+        assert "batonbus run window-manager" in checks["window manager"]["advice"]
+
+    anyio.run(start)
+
+
+def test_the_doctor_says_where_no_server_is(invoke: Callable[..., Result], last_json: Any) -> None:
+    answer = invoke("doctor", "--url", "nats://127.0.0.1:9", "--json")
+    assert answer.exit_code == 1
+    (server,) = last_json(answer.stdout)["checks"]
+    assert "nats://127.0.0.1:9" in server["detail"]

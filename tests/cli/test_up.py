@@ -1,0 +1,127 @@
+"""`batonbus up`: a bus in a folder that starts, heals and ends in order."""
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batonbus.run.supervisor import restart_delay
+
+LIMIT = 10.0
+
+
+def address_of(folder: Path) -> str:
+    return (folder / ".batonbus" / "address").read_text()
+
+
+def server_of(folder: Path) -> int:
+    return int((folder / ".batonbus" / "store" / "server.pid").read_text())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def wait_gone(*pids: int) -> bool:
+    """Whether all of them are gone in time; the kernel needs a moment to end orphans."""
+    until = time.monotonic() + LIMIT
+    while any(map(is_alive, pids)):
+        if time.monotonic() > until:
+            return False
+        os.sched_yield()
+    return True
+
+
+def started(up: Any, part: str) -> int:
+    """The process id of a part that has just been started."""
+    line = json.loads(up.hear(f'"name":"{part}"'))
+    assert line["message"] == "process.started"
+    return int(line["pid"])
+
+
+def test_the_first_line_is_the_address(shell: Any, bus_folder: Path) -> None:
+    assert address_of(bus_folder).startswith("nats://127.0.0.1:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything_and_leaves_no_process(
+    shell: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    with shell.running("up", folder=tmp_path) as up:
+        parts = [started(up, "window-manager"), started(up, "receipt-keeper")]
+        url, server = address_of(tmp_path), server_of(tmp_path)
+        up.hear("window_manager.started")
+        assert up.end(number) == 0
+    assert up.out == [url]
+    assert not any(is_alive(pid) for pid in (server, *parts))
+    assert not (tmp_path / ".batonbus" / "address").exists()
+    assert not list((tmp_path / ".batonbus").glob("*.new"))
+
+
+def test_a_bus_comes_back_on_its_port(shell: Any, tmp_path: Path) -> None:
+    addresses: list[str] = []
+    for _ in range(2):
+        with shell.running("up", "--json", folder=tmp_path) as up:
+            addresses.append(json.loads(up.hear('{"url"'))["url"])
+            assert up.end(signal.SIGINT) == 0
+        assert json.loads(up.out[-1]) == {"url": addresses[-1], "stopped": True}
+    assert addresses[0] == addresses[1]
+
+
+def test_a_second_bus_in_the_same_folder_names_the_first(
+    shell: Any, bus_folder: Path, last_json: Any
+) -> None:
+    second = shell.call("up", "--json", folder=bus_folder)
+    assert second.returncode == 1
+    assert address_of(bus_folder) in second.stderr
+    assert "a bus runs in this folder already" in last_json(second.stdout)["error"]
+    assert shell.call("doctor", folder=bus_folder).returncode == 0
+
+
+def test_a_port_that_is_in_use_is_refused(shell: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = shell.call("up", "--port", str(port), folder=tmp_path)
+    assert answer.returncode == 1
+    assert f"port {port} on 127.0.0.1 is in use" in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_a_part_that_is_killed_is_started_again(shell: Any, tmp_path: Path) -> None:
+    with shell.running("up", folder=tmp_path) as up:
+        killed = started(up, "receipt-keeper")
+        up.hear("receipt_keeper.started")
+        os.kill(killed, signal.SIGKILL)
+        up.hear("process.died")
+        assert started(up, "receipt-keeper") != killed
+        up.hear("receipt_keeper.started")
+
+
+def test_a_bus_that_is_killed_leaves_no_process_and_can_start_again(
+    shell: Any, tmp_path: Path
+) -> None:
+    with shell.running("up", folder=tmp_path) as up:
+        parts = [started(up, "window-manager"), started(up, "receipt-keeper")]
+        server = server_of(tmp_path)
+        up.end(signal.SIGKILL)
+    assert wait_gone(server, *parts)
+    with shell.running("up", folder=tmp_path) as up:
+        up.hear("window_manager.started")
+
+
+def test_what_it_keeps_is_ignored_by_git(bus_folder: Path) -> None:
+    assert (bus_folder / ".batonbus" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_process_that_keeps_dying_is_started_less_and_less_often() -> None:
+    delays = [restart_delay(deaths) for deaths in range(1, 9)]
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (0.1, 5.0)

@@ -1,0 +1,85 @@
+"""What the doctor says about what was seen of a bus."""
+
+from typing import Any
+
+import pytest
+
+from batonbus.rules.diagnosis import PAYLOAD_NEEDED, Facts, Finding, diagnose
+from batonbus_schemas import AgentCard, Presence
+
+HEALTHY: dict[str, Any] = {
+    "address": "nats://127.0.0.1:4222",
+    "version": (2, 12, 7),
+    "max_payload": 1_048_576,
+    "fleet": "default",
+    "parts": {"BATONBUS_default": (), "window-manager": ()},
+    "pulls": 1,
+    "agents": (Presence(card=AgentCard(id="reviewer-1", role="reviewer")),),
+    "sync": "always",
+}
+
+
+def look(**changed: Any) -> dict[str, Finding]:
+    return {it.name: it for it in diagnose(Facts(**{**HEALTHY, **changed}))}
+
+
+def test_a_healthy_bus_has_nothing_to_do() -> None:
+    assert {(it.status, it.advice) for it in look().values()} == {("ok", "")}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "status", "said"),
+    [
+        (
+            {"max_payload": PAYLOAD_NEEDED - 1},
+            "max_payload",
+            "fail",
+            "139,263 bytes, needed 139,264",
+        ),
+        ({"parts": {"BATONBUS_x": None}}, "ledger", "fail", "missing: BATONBUS_x"),
+        (
+            {"parts": {"to-x": ("ack_wait is 1, needed 2",)}},
+            "ledger",
+            "fail",
+            "to-x: ack_wait is 1",
+        ),
+        ({"pulls": 0}, "window manager", "fail", "nothing is delivered"),
+        ({"keeper": "nobody answers"}, "receipt keeper", "fail", "nobody answers"),
+        ({"agents": ()}, "agents", "warn", "handoffs will be overdue"),
+        ({"sync": "120 s"}, "disk", "warn", "written every 120 s"),
+        ({"sync": None, "sync_unknown": "no page"}, "disk", "warn", "no page"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_to_do(
+    changed: dict[str, Any], name: str, status: str, said: str
+) -> None:
+    findings = look(**changed)
+    assert findings[name].status == status
+    assert said in findings[name].detail
+    assert findings[name].advice
+    assert {it.status for other, it in findings.items() if other != name} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        ((2, 11, 15), "warn"),
+        ((2, 11, 16), "ok"),
+        ((2, 12, 6), "warn"),
+        ((2, 12, 7), "ok"),
+        ((2, 13, 99), "warn"),
+        ((2, 14, 0), "ok"),
+        ((2, 15, 1), "ok"),
+        ((3, 0, 0), "ok"),
+    ],
+)
+def test_versions_with_known_holes_are_a_warning(
+    version: tuple[int, int, int], status: str
+) -> None:
+    assert look(version=version)["server"].status == status
+
+
+def test_without_jetstream_nothing_else_can_be_said() -> None:
+    findings = look(jetstream="not enabled for this account")
+    assert list(findings) == ["server", "max_payload", "jetstream"]
+    assert findings["jetstream"].status == "fail"
