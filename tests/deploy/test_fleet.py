@@ -3,12 +3,14 @@
 from typing import Any
 
 import anyio
+import nats
 import pytest
 
 from batonbus import Agent, Bus, Context
 from batonbus.run.bus import serve
 from batonbus.testing import FAST, run_receipt_keeper, run_window_manager
-from batonbus_schemas import Dispatch, TaskResult
+from batonbus_schemas import Dispatch, Receipt, TaskResult, encode
+from batonbus_schemas.envelope import Settlement
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +48,37 @@ async def test_agents_work_for_an_operator_and_for_each_other(server: Any) -> No
             tasks.cancel_scope.cancel()
     assert result.summary == "asked the coder: done: code what the task needs"
     assert server.refusals() == []
+
+
+async def test_a_waiter_believes_the_ledger_and_not_what_it_hears(server: Any) -> None:
+    """An agent may publish its own events for any handoff: void in the ledger, heard by whoever
+    waits all the same."""
+    coder = Agent("coder", id="worker-code")
+    go_on = anyio.Event()
+
+    @coder.handles
+    async def code(task: Dispatch, ctx: Context) -> TaskResult:
+        await go_on.wait()
+        return TaskResult.passed(what="true")
+
+    operator = server.url("operator")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_window_manager, operator, FLEET, FAST)
+            tasks.start_soon(run_receipt_keeper, operator, FLEET, FAST)
+            tasks.start_soon(serve, coder, server.url("worker-code"))
+            async with Bus(operator, actor="operator") as bus:
+                sent = await bus.send("coder", "the task")
+                await sent.receipt()
+                client = await nats.connect(server.url("tester"), inbox_prefix="_INBOX_tester")
+                forged = Settlement(result=TaskResult.passed(what="forged"))
+                claim = Receipt(handoff_id=sent.handoff_id, state="accepted", by="tester")
+                for kind, body in (("accepted", claim), ("settled", forged)):
+                    subject = f"{FLEET}.handoff.{sent.handoff_id}.{kind}.adhoc.tester.operator"
+                    await client.publish(subject, encode(body))
+                await client.flush()
+                await client.close()
+                go_on.set()
+                result = await sent.result()
+            tasks.cancel_scope.cancel()
+    assert result.summary == "true"

@@ -331,3 +331,10 @@ async def test_an_agent_cannot_set_when_an_event_is_forgotten(fleet: Any) -> Non
         for header, value in (("Nats-TTL", "1s"), ("Nats-Rollup", "all")):
             answer = await agent.request(event("sent", "researcher"), **{header: value})
             assert "error" in answer, header
+
+
+async def test_an_agent_cannot_wipe_the_registry(fleet: Any) -> None:
+    async with user(fleet, "worker-code") as other, user(fleet, "researcher") as agent:
+        await other.request(entry_of("worker-code"))
+        answer = await agent.request(entry_of("researcher"), **{"Nats-Rollup": "all"})
+        assert answer["error"]["description"] == "rollup not permitted"
