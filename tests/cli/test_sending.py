@@ -51,7 +51,7 @@ def document(name: str = "minimal", **changed: Any) -> dict[str, Any]:
 def test_accepted_work_is_exit_code_0(invoke: Callable[..., Result], jack: str) -> None:
     answer = invoke("send", "--to", jack, "anything")
     assert answer.exit_code == 0
-    assert re.match(r"accepted by jack-\w{8} after [\d.]+ s: handoff [\w-]{36}\n", answer.stdout)
+    assert re.match(r"accepted by jack-\w{8} after [\d.]+ s\n  handoff [\w-]{36}\n", answer.stdout)
 
 
 def test_with_json_the_last_line_holds_the_receipt_and_the_rest_is_stderr(

@@ -44,31 +44,43 @@ def agent(
         ),
     ] = None,
     role: Annotated[
-        str | None, typer.Option(help="The role that --command works as.", show_default=False)
+        str | None,
+        typer.Option(metavar="ROLE", help="The role that --command works as.", show_default=False),
     ] = None,
     command: Annotated[
         str | None,
         typer.Option(
-            help="A program: the assignment on stdin, the result on stdout. No shell.",
+            metavar="PROGRAM",
+            help="Assignment on stdin, result on stdout. No shell runs it.",
             show_default=False,
         ),
     ] = None,
     id: Annotated[
         str | None,
-        typer.Option(help="Name of this very agent. Default: role and a random suffix."),
+        typer.Option(
+            metavar="NAME",
+            help="Its own name. Default: the role and a random suffix.",
+            show_default=False,
+        ),
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Handoffs that it works on at a time.")] = 1,
+    slots: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Handoffs that it works on at a time.")
+    ] = 1,
     capability: Annotated[
-        list[str] | None, typer.Option(help="What it can do; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="WORD", help="What it can do; repeat it.", show_default=False),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(min=0.001, help="Seconds that the program may take for one handoff.")
+        float,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="How long the program may take for a handoff."
+        ),
     ] = 3600.0,
     env: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Environment variable that the program may see; may be repeated.",
+            help="Environment variable that the program may see; repeat it.",
             show_default=False,
         ),
     ] = None,
@@ -78,8 +90,8 @@ def agent(
 ) -> None:
     """Run one agent until Ctrl-C or SIGTERM.
 
-    It then takes nothing new, finishes what it works on, and hands back what does not end in time;
-    a second signal hands everything back at once.
+    It then takes nothing new, finishes what it works on, and hands back what
+    does not end in time; a second signal hands everything back at once.
 
     \b
     Examples:

@@ -75,14 +75,14 @@ def batonbus(
     """Hand work between agents: nobody waits in the dark, nothing is lost.
 
     \b
-    Start a bus in this folder, an agent in a second terminal, send it work from a third:
+    A bus in this folder, an agent in a second terminal, work from a third:
       batonbus up
       batonbus agent --role reviewer --command 'wc -w'
       batonbus send --to reviewer --wait 'How long is this?'
 
     \b
-    Exit codes: 0 done or accepted, 1 error, 2 usage, 3 held, 4 refused, 5 overdue,
-    6 failed, 7 halted.
+    Exit codes: 0 done or accepted, 1 error, 2 usage, 3 held, 4 refused,
+    5 overdue, 6 failed, 7 halted.
     """
 
 

@@ -23,6 +23,7 @@ def doctor(
         str | None,
         typer.Option(
             envvar="BATONBUS_MONITORING_URL",
+            metavar="URL",
             help="Address of the server's own monitoring, such as http://127.0.0.1:8222.",
             show_default=False,
         ),
@@ -34,7 +35,7 @@ def doctor(
 ) -> None:
     """Check whether the bus can do its work, and say what to do where it cannot.
 
-    Changes nothing. Exits with 0 only while nothing fails; a warning is no failure.
+    Changes nothing. Exits with 0 only while nothing fails; warnings are allowed.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
-from batonbus.cli.output import Output, one_line
+from batonbus.cli.output import Output, one_line, short
 from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_logs
 from batonbus.rules.chain import child_id
 from batonbus.run.core import open_operator
@@ -62,18 +62,18 @@ def _print(output: Output, stored: Stored) -> None:
 
 def describe(stored: Stored) -> str:
     """An event in one line for people."""
-    event = stored.event
+    event, handoff_id = stored.event, stored.subject.handoff_id
     counted = event.kind in {"accepted", "failed"}
     time = datetime.fromtimestamp(event.at).astimezone().strftime("%H:%M:%S.%f")[:-3]
     to = "" if event.to == "_" else f" → {event.to}"
     facts = [
         f"attempt {event.attempt}" if counted else "",
         _status(stored),
-        f"then {event.child_to}: {child_id(stored.subject.handoff_id)}" if event.child_to else "",
+        f"then {event.child_to} {short(child_id(handoff_id))}" if event.child_to else "",
         one_line(event.reason),
     ]
     details = ", ".join(fact for fact in facts if fact)
-    line = f"{time} {stored.subject.handoff_id} {event.kind:<9} {event.actor}{to}  {details}"
+    line = f"{time} {short(handoff_id)} {event.kind:<9} {event.actor}{to}  {details}"
     return line.rstrip()
 
 

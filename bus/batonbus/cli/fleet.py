@@ -7,7 +7,7 @@ import typer
 from msgspec import Struct
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
-from batonbus.cli.output import Output, clean, new_table
+from batonbus.cli.output import Output, clean, new_table, short
 from batonbus.cli.running import run, start_logs
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
@@ -52,7 +52,7 @@ async def _list(output: Output, url: str | None, fleet: str) -> int:
             agent.state,
             f"{len(agent.working)} of {card.slots}",
             clean(", ".join(card.capabilities)),
-            "\n".join(map(str, agent.working)),
+            " ".join(map(short, agent.working)),
         )
     if agents:
         output.show(table)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
-from batonbus.cli.output import Output, clean, new_table, one_line
+from batonbus.cli.output import Output, clean, new_table, one_line, short
 from batonbus.cli.running import run, start_logs
 from batonbus.rules.chain import child_id
 from batonbus.rules.errors import BatonbusError
@@ -148,7 +148,7 @@ def describe_step(step: Step, history: History) -> str:
     if event.kind == "settled" and history.settlement is not None:
         facts.append(history.settlement.result.status)
     if event.child_to is not None:
-        facts.append(f"then {event.child_to}: {child_id(step.stored.subject.handoff_id)}")
+        facts.append(f"then {event.child_to} {short(child_id(history.chain.id))}")
     if event.reason:
         facts.append(one_line(event.reason))
     return ", ".join(facts)
@@ -167,7 +167,7 @@ def _draw_window(cuts: Sequence[Cut]) -> list[str | Table]:
             cut.level.value,
             f"{cut.bytes_before:,}",
             f"{cut.bytes_after:,}",
-            str(cut.handoff_id),
+            short(cut.handoff_id),
         )
     return ["window, and what was cut:", table]
 

@@ -20,25 +20,32 @@ Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        help="Address of the bus. Default: BATONBUS_URL, else what `batonbus up` wrote here.",
+        metavar="URL",
+        help="Address of the bus. Default: BATONBUS_URL, else that of `batonbus up` here.",
         show_default=False,
     ),
 ]
 Fleet = Annotated[
     str | None,
-    typer.Option("--fleet", help="Name of the fleet. Default: BATONBUS_FLEET.", show_default=False),
+    typer.Option(
+        "--fleet",
+        metavar="NAME",
+        help="Name of the fleet. Default: BATONBUS_FLEET.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="The last line of stdout is one JSON object; the rest is stderr."),
+    typer.Option("--json", help="One JSON object as the last line of stdout; all else on stderr."),
 ]
 LogLevel = Annotated[
     Level | None,
     typer.Option(
         "--log-level",
+        metavar="LEVEL",
         envvar="BATONBUS_LOG_LEVEL",
         case_sensitive=False,
-        help="How much goes to stderr.",
+        help="What goes to stderr: debug, info, warning or error.",
         show_default=False,
     ),
 ]

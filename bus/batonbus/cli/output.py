@@ -4,6 +4,7 @@ stdout and everything else on stderr."""
 import os
 import re
 import sys
+from uuid import UUID
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -68,6 +69,11 @@ def new_table(*columns: str) -> Table:
 def clean(text: str) -> str:
     """A text of others without the control characters by which it could drive the terminal."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def short(handoff_id: UUID) -> str:
+    """The beginning of an id: enough for `batonbus show`, and for 80 columns."""
+    return str(handoff_id)[:8]
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -79,19 +79,23 @@ def send(
         ),
     ],
     to: Annotated[
-        str | None, typer.Option(help="Role or agent to hand the text to.", show_default=False)
+        str | None,
+        typer.Option(metavar="ROLE", help="Role or agent to hand the text to.", show_default=False),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result, too.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Seconds that --wait waits at most.", show_default=False),
+        typer.Option(min=0.1, metavar="SECONDS", help="How long --wait waits.", show_default=False),
     ] = None,
     work: Annotated[
-        str | None, typer.Option(help="The work that the text belongs to.", show_default=False)
+        str | None,
+        typer.Option(metavar="WORK", help="The work that the text belongs to.", show_default=False),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="The task of that work, such as TASK-01.", show_default=False),
+        typer.Option(
+            metavar="TASK", help="The task of that work, such as TASK-01.", show_default=False
+        ),
     ] = None,
     url: Url = None,
     fleet: Fleet = None,
@@ -105,7 +109,7 @@ def send(
       batonbus send handoff.json
       batonbus send --to reviewer 'Read src/window.py and list what is unclear.'
       git diff | batonbus send --to reviewer - --wait --timeout 600
-      batonbus send --to builder 'Write the parser.' --work parser --task TASK-01 --json
+      batonbus send --to builder 'Write the parser.' --work shop --task TASK-01
 
     \b
     Exit codes: 0 accepted (with --wait: passed), 3 held, 4 refused, 5 overdue,
@@ -229,7 +233,7 @@ def describe(outcome: Outcome) -> list[str]:
         said = context.what if context else outcome.result.summary
         return [outcome.result.status, *clean(said).splitlines()]
     after = f" after {outcome.waited_s:g} s" if outcome.waited_s is not None else ""
-    lines = [f"{outcome.state} by {outcome.by}{after}: handoff {outcome.handoff_id}"]
+    lines = [f"{outcome.state} by {outcome.by}{after}", f"  handoff {clean(outcome.handoff_id)}"]
     if outcome.reason:
         lines.append(f"  {clean(outcome.reason)}")
     lines += [f"  {clean(str(violation))}" for violation in outcome.violations]

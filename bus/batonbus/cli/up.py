@@ -24,6 +24,7 @@ def up(
         typer.Option(
             min=1,
             max=65535,
+            metavar="N",
             help="Port of the server on 127.0.0.1. Default: the last one, else a free one.",
             show_default=False,
         ),
@@ -34,8 +35,9 @@ def up(
 ) -> None:
     """Start a bus in this folder: server, window manager and receipt keeper, until Ctrl-C.
 
-    Its address is the first line of stdout. A process that dies is started again. Everything that
-    was handed over stays in .batonbus/store; the next `up` goes on with it, on the same port.
+    Its address is the first line of stdout. A process that dies is started
+    again. All that was handed over stays in .batonbus/store; the next `up`
+    goes on with it, on the same port.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ def validate(
 ) -> None:
     """Check contract v1 documents, envelopes, and bodies that say their `kind`.
 
-    Names everything that is wrong, each thing with its path; exits with 1 if anything is.
+    Names everything that is wrong, each thing with its path; exits with 1 then.
 
     \b
     Examples:
