@@ -13,7 +13,6 @@ from batonbus.rules.admission import (
 )
 from batonbus.rules.chain import Chain
 from batonbus.rules.lineage import Position, Record, check_after, place
-from batonbus.rules.ownership import holds
 from batonbus.run.arrivals import Arrival, RefusedError
 from batonbus.run.core import Core
 from batonbus.run.records import Records
@@ -87,7 +86,8 @@ class Admission:
         return sent, envelope.after, handled
 
     async def _handled(self, arrival: Arrival, envelope: Envelope) -> Envelope | None:
-        """The handoff in whose handler this one was sent: its owner must have held it then."""
+        """The handoff in whose handler this one was sent: by one who accepted it, while it was open
+        (see decisions/sends-of-a-former-owner.md)."""
         accepted = arrival.source.event.accepted
         if accepted is None:
             if envelope.within is not None:
@@ -99,9 +99,10 @@ class Admission:
         chain = await self._ledger.read_folded(
             Chain(id=stored.subject.handoff_id), upto=arrival.source.event.sequence
         )
-        if not holds(chain, arrival.source.event.actor, accepted):
+        actor = arrival.source.event.actor
+        if chain.final or stored.event.actor != actor or accepted in chain.void:
             raise RefusedError(
-                f"{arrival.source.event.actor} did not own handoff {chain.id} when it sent this: "
+                f"{actor} did not own handoff {chain.id} when it sent this: "
                 f"it was {chain.stage}, its owner {chain.owner}"
             )
         return await self._delivered(chain)
