@@ -149,10 +149,15 @@ class TaskResult(_Body, frozen=True, tag="task-result"):
             ),
         )
 
-    def then(self, to: str, body: "Body | str", *, attempt: int = 1) -> "Then":
+    def then(
+        self, to: str, body: "Body | str", *, attempt: int = 1, task: str | None = None
+    ) -> "Then":
         """Settle with this result and hand on to `to` in the same write; a string is a brief.
-        `attempt` is the first attempt that the receiver makes: a rebuild goes on counting."""
-        return Then(result=self, to=to, body=as_body(body), attempt=attempt)
+
+        `attempt` is the first attempt that the receiver makes: a rebuild goes on counting. `task`
+        None stays with the task of this handoff.
+        """
+        return Then(result=self, to=to, body=as_body(body), attempt=attempt, task=task)
 
 
 class CompactionHandoff(_Body, frozen=True, tag="compaction-handoff"):
@@ -180,6 +185,7 @@ class Then(Struct, frozen=True, kw_only=True):
     to: str
     body: Body
     attempt: int = 1
+    task: str | None = None
 
 
 def as_body(body: Body | str) -> Body:

@@ -162,6 +162,7 @@ class Handling:
                 to=outcome.to,
                 body=outcome.body,
                 attempt=outcome.attempt,
+                task=outcome.task,
             )
             settlement = Settlement(result=outcome.result, next=following)
         else:
