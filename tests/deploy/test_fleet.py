@@ -50,7 +50,9 @@ async def test_agents_work_for_an_operator_and_for_each_other(server: Any) -> No
     assert server.refusals() == []
 
 
-async def test_a_waiter_believes_the_ledger_and_not_what_it_hears(server: Any) -> None:
+async def test_a_waiter_believes_the_ledger_and_not_what_it_hears(
+    server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """An agent may publish its own events for any handoff: void in the ledger, heard by whoever
     waits all the same."""
     coder = Agent("coder", id="worker-code")
@@ -78,6 +80,8 @@ async def test_a_waiter_believes_the_ledger_and_not_what_it_hears(server: Any) -
                     await client.publish(subject, encode(body))
                 await client.flush()
                 await client.close()
+                while caplog.text.count("security.unconfirmed_answer") < 2:  # noqa: ASYNC110 - a log
+                    await anyio.sleep(0.01)
                 go_on.set()
                 result = await sent.result()
             tasks.cancel_scope.cancel()
