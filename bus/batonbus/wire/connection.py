@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -182,8 +181,8 @@ class Connection:
 
 def without_credentials(url: str) -> str:
     """A server's address that may be shown."""
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    scheme, _, rest = url.rpartition("://")
+    return f"{scheme or 'nats'}://{rest.rpartition('@')[2]}"
 
 
 @asynccontextmanager

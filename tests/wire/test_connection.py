@@ -1,0 +1,298 @@
+"""One connection: made or refused with a reason, kept through every break, closed with an error."""
+
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from subprocess import DEVNULL
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+from nats.aio.msg import Msg
+
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.wire import connection as connection_module
+from batonbus.wire.connection import ApiError, connect, without_credentials
+from batonbus.wire.processes import start_child, stop_child
+from batonbus.wire.server import EmbeddedServer, find_server, free_port
+
+pytestmark = pytest.mark.anyio
+
+
+async def refuse(url: str, *, within: float = 0.4) -> str:
+    """How a connect fails."""
+    with anyio.fail_after(5), pytest.raises(BusUnavailableError) as caught:
+        async with connect(url, "asker", connect_timeout=within):
+            pass
+    return str(caught.value)
+
+
+async def test_where_no_server_answers_the_address_is_named_without_its_credentials() -> None:
+    port = free_port()
+    problem = await refuse(f"nats://boss:secret@127.0.0.1:{port}")
+    assert problem.startswith(f"cannot connect to NATS at nats://127.0.0.1:{port} (")
+    assert "Connect call failed" in problem
+    assert "`batonbus up`" in problem
+    assert "secret" not in problem
+    assert "boss" not in problem
+
+
+async def test_a_port_that_takes_connections_and_says_nothing_is_no_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        problem = await refuse(f"nats://127.0.0.1:{mute.getsockname()[1]}")
+    assert "cannot connect" in problem
+
+
+@pytest.mark.parametrize("url", ["nats://", "nats://[", "nats://127.0.0.1:port", "", "http://["])
+async def test_an_address_that_cannot_be_read_is_refused_as_such(url: str) -> None:
+    assert "cannot connect to NATS" in await refuse(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
+        ("nats://user:secret@host:4222", "nats://host:4222"),
+        ("user:secret@host:4222", "nats://host:4222"),
+        ("nats://token@host", "nats://host"),
+        ("tls://u:s@cret@host:1", "tls://host:1"),
+        ("localhost:4222", "nats://localhost:4222"),
+        ("nats://u:secret@[::1]:4222", "nats://[::1]:4222"),
+    ],
+)
+async def test_an_address_is_shown_without_credentials(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
+
+
+async def test_a_wrong_password_is_told_as_such_and_not_shown() -> None:
+    port = free_port()
+    command = [find_server(), "-a", "127.0.0.1", "-p", str(port), "--user", "a", "--pass", "right"]
+    process = await start_child(command, stderr=DEVNULL)
+    try:
+        # The server may not listen yet: then it is tried again until it does.
+        problem = await refuse(f"nats://a:wrong@127.0.0.1:{port}", within=1)
+    finally:
+        await stop_child(process, grace=5)
+    assert "authorization violation" in problem.lower()
+    assert "wrong" not in problem
+
+
+@asynccontextmanager
+async def pretend_server(version: str) -> AsyncGenerator[str]:
+    """As much of a NATS server as a connect needs."""
+
+    async def greet(stream: SocketStream) -> None:
+        async with stream:
+            await stream.send(b'INFO {"version":"%s","max_payload":1}\r\n' % version.encode())
+            async for data in stream:
+                if b"PING" in data:
+                    await stream.send(b"PONG\r\n")
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, greet)
+        yield f"nats://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_is_too_old_is_refused_with_its_version() -> None:
+    async with pretend_server("2.10.29") as url:
+        problem = await refuse(url)
+    assert problem.startswith("nats-server 2.10.29 is too old")
+    assert "use 2.11.16, 2.12.7, 2.14.0 or newer" in problem
+
+
+async def test_the_first_server_that_is_new_enough_is_taken() -> None:
+    async with pretend_server("2.11.0") as url, connect(url, "asker") as connection:
+        assert connection.client.is_connected
+
+
+async def test_a_connection_has_an_inbox_of_its_own(wire: Any) -> None:
+    assert wire.connection.client.new_inbox().startswith("_INBOX_window-manager.")
+
+
+# Asking.
+
+
+async def test_a_request_that_nobody_serves_fails_at_once(wire: Any) -> None:
+    with anyio.fail_after(2), pytest.raises(NoAnswerError, match="nobody answers nobody"):
+        await wire.connection.request("nobody", timeout=30)
+
+
+async def test_a_request_that_is_not_answered_in_time_fails_with_its_limit(wire: Any) -> None:
+    async def say_nothing(_: Msg) -> None: ...
+
+    await wire.connection.subscribe("mute", say_nothing)
+    with pytest.raises(NoAnswerError, match=r"no answer to mute within 0\.05 s"):
+        await wire.connection.request("mute", timeout=0.05)
+
+
+async def test_an_error_of_the_api_has_its_numbers(wire: Any) -> None:
+    with pytest.raises(
+        ApiError, match=r"JetStream error 10059 \(404\): stream not found"
+    ) as caught:
+        await wire.connection.api("STREAM.INFO.NONE")
+    assert (caught.value.code, caught.value.err_code, caught.value.temporary) == (404, 10059, False)
+
+
+async def test_a_request_that_is_cancelled_half_way_does_no_harm(wire: Any) -> None:
+    late: list[Msg] = []
+
+    async def keep(message: Msg) -> None:
+        late.append(message)
+
+    await wire.connection.subscribe("slow", keep)
+    for _ in range(20):
+        with anyio.move_on_after(0.005):
+            await wire.connection.request("slow", timeout=5)
+    for message in late:
+        await message.respond(b"too late")
+    assert b"ok" not in await wire.connection.api("INFO", timeout=2)
+    assert late
+
+
+async def test_a_subscription_that_is_ended_under_cancellation_does_not_deafen_the_connection(
+    wire: Any,
+) -> None:
+    async def ignore(_: Msg) -> None: ...
+
+    for _ in range(20):
+        subscription = await wire.connection.subscribe("any", ignore)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await wire.connection.drain(subscription)
+    await wire.connection.api("INFO", timeout=2)
+
+
+async def test_a_drained_subscription_has_handled_all_that_was_sent_before(wire: Any) -> None:
+    heard: list[Msg] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message)
+
+    subscription = await wire.connection.subscribe("many", hear)
+    for _ in range(3000):
+        await wire.connection.publish("many", b"x" * 100)
+    await wire.connection.drain(subscription)
+    assert len(heard) == 3000
+
+
+# The server's clock.
+
+
+async def test_the_servers_clock_is_not_the_wall_clock(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = datetime(2001, 2, 3, tzinfo=UTC)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    wire.connection.set_clock(told)
+    assert 0 <= wire.connection.server_time() - told.timestamp() < 1
+
+
+async def test_a_clock_that_was_never_read_is_an_error(server: EmbeddedServer) -> None:
+    async with connect(server.url, "asker") as connection:
+        with pytest.raises(BusUnavailableError, match="has not been read yet"):
+            connection.server_time()
+
+
+# Breaks.
+
+
+async def test_a_closed_connection_ends_every_wait_with_the_servers_reason(
+    wire: Any, until: Any
+) -> None:
+    client = wire.connection.client
+    # nats-py counts the payload alone: with its headers this one is too large for the server.
+    await client.publish("any", b"x" * client.max_payload, headers={"one": "more"})
+    with anyio.fail_after(5), pytest.raises(BusUnavailableError, match="maximum payload violation"):
+        await wire.connection.wait_closed()
+    with pytest.raises(BusUnavailableError, match="for good"):
+        await wire.connection.request("any")
+    with pytest.raises(BusUnavailableError, match="for good"):
+        await wire.ledger.append(wire.draft(), tail=0)
+    with pytest.raises(BusUnavailableError, match="for good"):
+        await wire.ledger.read(1)
+
+
+async def test_who_has_left_is_told_so(server: EmbeddedServer) -> None:
+    async with connect(server.url, "asker") as connection:
+        pass
+    with pytest.raises(BusUnavailableError, match="asker has left the bus"):
+        await connection.request("any")
+    with pytest.raises(BusUnavailableError, match="asker has left the bus"):
+        await connection.wait_closed()
+
+
+async def test_it_is_not_connected_while_the_server_is_away_and_counts_from_its_return(
+    tmp_path: Any, until: Any
+) -> None:
+    server = EmbeddedServer(tmp_path, free_port())
+    await server.start()
+    try:
+        async with connect(server.url, "asker") as connection:
+            await until(lambda: connection.connected_for > 0.2)
+            await server.stop()
+            await until(lambda: connection.connected_for == 0)
+            await server.start()
+            await until(lambda: connection.connected_for > 0)
+            assert connection.connected_for < 0.2
+            assert connection.session == 1
+            await connection.api("INFO")
+    finally:
+        await server.stop()
+
+
+@pytest.mark.faults
+async def test_it_comes_back_to_a_server_that_was_killed(
+    fragile_server: EmbeddedServer, until: Any
+) -> None:
+    async with connect(fragile_server.url, "asker") as connection:
+        for times in range(3):
+            os.kill(fragile_server.pid, signal.SIGKILL)
+            await until(lambda seen=times: connection.session == seen + 1, limit=10)
+            await until(lambda seen=times: fragile_server.restarts == seen + 1)
+            await connection.api("INFO")
+        assert connection.address == fragile_server.url
+
+
+async def test_a_connection_that_was_cut_without_a_word_is_noticed_and_made_again(
+    proxy: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "PING_INTERVAL", 0.1)
+    async with connect(proxy.url, "asker") as connection:
+        await connection.api("INFO")
+        proxy.lose_all = True
+        await until(lambda: connection.connected_for == 0)
+        await proxy.cut()
+        await until(lambda: connection.session == 1)
+        await connection.api("INFO")
+
+
+async def test_a_cut_is_noticed_within_the_time_for_a_receipt() -> None:
+    # nats-py gives up at the ping after two that were not answered.
+    assert 3 * connection_module.PING_INTERVAL < 30
+
+
+async def test_while_it_is_away_a_failed_try_is_no_warning(
+    tmp_path: Any, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = EmbeddedServer(tmp_path, free_port())
+    await server.start()
+    try:
+        async with connect(server.url, "asker") as connection:
+            await server.stop()
+            await until(lambda: connection.connected_for == 0)
+            with anyio.move_on_after(0.7):
+                await anyio.sleep_forever()
+            warned = [it for it in caplog.records if it.levelname == "WARNING"]
+            assert len(warned) <= 2  # the end of the connection, and that it is lost
+            await server.start()
+            await until(lambda: connection.connected_for > 0)
+    finally:
+        await server.stop()
