@@ -122,9 +122,11 @@ def test_where_one_listener_has_a_free_slot_it_is_overdue() -> None:
     )
 
 
-def test_the_last_failure_makes_it_dead() -> None:
-    verdict = judge(chain("failed", attempt=3), SETTINGS, now=CHANGED, agents=[])
-    assert verdict == Verdict(kind="dead", reason="failed 3 of 3 attempts")
+def test_the_last_failure_makes_it_dead_with_its_error() -> None:
+    failed = chain("failed", attempt=3, reason="KeyError: 'port'")
+    verdict = judge(failed, SETTINGS, now=CHANGED, agents=[])
+    reason = "failed 3 of 3 attempts, the last with KeyError: 'port'"
+    assert verdict == Verdict(kind="dead", reason=reason)
 
 
 @pytest.mark.parametrize("stage", ["held", "overdue", "failed"])

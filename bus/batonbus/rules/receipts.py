@@ -50,7 +50,8 @@ def judge(
     if due is None or now < due:
         return None
     if chain.stage == "failed" and chain.attempt >= ATTEMPT_LIMIT:
-        return Verdict(kind="dead", reason=f"failed {chain.attempt} of {ATTEMPT_LIMIT} attempts")
+        reason = f"failed {chain.attempt} of {ATTEMPT_LIMIT} attempts, the last with {chain.reason}"
+        return Verdict(kind="dead", reason=reason)
     if chain.stage in {"none", "sent", "delivered"}:
         return _answer(chain, agents)
     waited = now - chain.changed
