@@ -1,5 +1,6 @@
 """`batonbus agent`: found, run, and stopped in order."""
 
+import json
 import signal
 import sys
 from collections.abc import Callable
@@ -100,11 +101,12 @@ def test_a_role_that_cannot_stand_in_a_subject_is_an_error(invoke: Callable[...,
 
 def test_an_agent_works_and_is_gone_after_a_signal(shell: Any, bus_folder: Path) -> None:
     (bus_folder / "fleet_of_tests.py").write_text(MODULE)
-    with shell.agent("fleet_of_tests:reviewer", folder=bus_folder) as agent:
+    with shell.agent("fleet_of_tests:reviewer", "--json", folder=bus_folder) as agent:
         sent = shell.call("send", "--to", "reviewer", "this", "--wait", folder=bus_folder)
         assert (sent.returncode, sent.stdout.splitlines()[-1]) == (0, "Read this")
         assert agent.end(signal.SIGTERM) == 0
     assert "agent.stopped" in agent.err[-1]
+    assert json.loads(agent.out[-1])["stopped"] is True
     assert "reviewer" not in shell.call("fleet", folder=bus_folder).stdout.splitlines()
 
 

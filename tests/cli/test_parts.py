@@ -1,5 +1,6 @@
 """`batonbus run`: one process of the bus, as a container runs it."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ import pytest
 def test_a_second_one_works_beside_the_first_and_ends_with_sigterm(
     shell: Any, bus_folder: Path, part: str, started: str
 ) -> None:
-    with shell.running("run", part, folder=bus_folder) as second:
+    with shell.running("run", part, "--json", folder=bus_folder) as second:
         second.hear(started)
         assert second.end(signal.SIGTERM) == 0
-    assert second.out == []
+    assert json.loads(second.out[-1]) == {"part": part, "stopped": True}
     assert not any("Traceback" in line for line in second.err)
 
 

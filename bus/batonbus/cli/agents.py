@@ -13,7 +13,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from batonbus.cli.options import Fleet, Level, LogLevel, Url, new_app
+from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
@@ -86,6 +86,7 @@ def agent(
     ] = None,
     url: Url = None,
     fleet: Fleet = None,
+    as_json: Json = False,
     log_level: LogLevel = None,
 ) -> None:
     """Run one agent until Ctrl-C or SIGTERM.
@@ -104,6 +105,7 @@ def agent(
     if target is not None and (id or capability or env or slots != 1 or time_limit != 3600.0):
         raise typer.BadParameter("a Python agent says id, slots and capabilities itself")
     start_logs(log_level, Level.INFO)
+    output = Output(as_json)
     make = partial(find_agent, target, Path.cwd()) if target is not None else None
     if make is None:
         make = partial(
@@ -120,9 +122,13 @@ def agent(
     async def work(stop: anyio.Event) -> None:
         made = make()
         configure_tracing(made.card.role)
-        await serve(made, url or find_url(), fleet=fleet or find_fleet(), stop=stop)
+        output.emit({"agent": made.card})
+        try:
+            await serve(made, url or find_url(), fleet=fleet or find_fleet(), stop=stop)
+        finally:
+            output.emit({"agent": made.card, "stopped": True})
 
-    raise typer.Exit(run(Output(as_json=False), partial(run_until_signal, work)))
+    raise typer.Exit(run(output, partial(run_until_signal, work)))
 
 
 def split_command(text: str) -> list[str]:

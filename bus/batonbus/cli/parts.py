@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 import typer
 
-from batonbus.cli.options import Fleet, Level, LogLevel, Url, new_app
+from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
@@ -38,25 +38,36 @@ def run_part() -> None:
 
 
 @app.command(WINDOW_MANAGER)
-def window_manager(url: Url = None, fleet: Fleet = None, log_level: LogLevel = None) -> None:
+def window_manager(
+    url: Url = None, fleet: Fleet = None, as_json: Json = False, log_level: LogLevel = None
+) -> None:
     """Check each handoff, build its window, deliver it."""
-    _run(WINDOW_MANAGER, url, fleet, log_level)
+    _run(WINDOW_MANAGER, url, fleet, as_json, log_level)
 
 
 @app.command(RECEIPT_KEEPER)
-def receipt_keeper(url: Url = None, fleet: Fleet = None, log_level: LogLevel = None) -> None:
+def receipt_keeper(
+    url: Url = None, fleet: Fleet = None, as_json: Json = False, log_level: LogLevel = None
+) -> None:
     """See that every sender is answered in time, and answer what agents ask."""
-    _run(RECEIPT_KEEPER, url, fleet, log_level)
+    _run(RECEIPT_KEEPER, url, fleet, as_json, log_level)
 
 
-def _run(part: str, url: str | None, fleet: str | None, log_level: Level | None) -> None:
+def _run(
+    part: str, url: str | None, fleet: str | None, as_json: bool, log_level: Level | None
+) -> None:
     start_logs(log_level, Level.INFO)
     configure_tracing(part)
+    output = Output(as_json)
 
     async def work(stop: anyio.Event) -> None:
-        await run_and_cancel(partial(_keep, part, url or find_url(), fleet or find_fleet()), stop)
+        try:
+            keep = partial(_keep, part, url or find_url(), fleet or find_fleet())
+            await run_and_cancel(keep, stop)
+        finally:
+            output.emit({"part": part, "stopped": True})
 
-    raise typer.Exit(run(Output(as_json=False), partial(run_until_signal, work)))
+    raise typer.Exit(run(output, partial(run_until_signal, work)))
 
 
 async def _keep(part: str, url: str, fleet: str) -> None:

@@ -112,8 +112,8 @@ def send(
       batonbus send --to builder 'Write the parser.' --work shop --task TASK-01
 
     \b
-    Exit codes: 0 accepted (with --wait: passed), 3 held, 4 refused, 5 overdue,
-    6 failed, dead or cancelled.
+    Exit codes: 0 accepted (with --wait: passed), 1 no result in time,
+    3 held, 4 refused, 5 overdue, 6 failed, dead or cancelled.
     """
     if to is None and (work or task):
         raise typer.BadParameter(

@@ -8,9 +8,8 @@ from msgspec import Struct
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, child_id, objection
 from batonbus.run.core import Core
-from batonbus.wire.feed import ConsumerGoneError, Feed
 from batonbus.wire.ledger import Ledger, Stored, fold_stored, to_stored
-from batonbus.wire.reader import read_from, read_from_start
+from batonbus.wire.reader import read_from, read_to_head
 from batonbus_schemas import Delivery, Envelope, Settlement, decode, read_handoff
 
 
@@ -80,43 +79,27 @@ def _read_sent(sent: Stored) -> Envelope:
 async def find_ids(core: Core, prefix: str) -> list[UUID]:
     """The handoffs whose id begins so. Reads the headers of the whole ledger, about 70,000 events
     a second."""
-    if await core.ledger.last_sequence() == 0:
-        return []
-    async with read_from_start(core.connection, core.fleet) as feed:
-        return await _collect(feed, prefix)
-
-
-async def _collect(feed: Feed, prefix: str) -> list[UUID]:
     found: dict[UUID, None] = {}
-    while True:
-        received = await feed.receive()
-        event = to_stored(received.subject, received.sequence, received.at, received.headers, b"")
-        if event is not None and str(event.subject.handoff_id).startswith(prefix):
-            found[event.subject.handoff_id] = None
-        if received.pending == 0:
-            return list(found)
-        await feed.release()
+
+    def compare(stored: Stored) -> None:
+        if str(stored.subject.handoff_id).startswith(prefix):
+            found[stored.subject.handoff_id] = None
+
+    await read_to_head(core.ledger, compare)
+    return list(found)
 
 
 async def follow(core: Core, hear: Callable[[Stored], None], *, everything: bool) -> None:
     """Call `hear` with each event as it is stored, from now on or from the ledger's first one on,
     until cancelled."""
-    upto = 0 if everything else await core.ledger.last_sequence()
-
-    async def pass_on(feed: Feed) -> None:
-        nonlocal upto
+    start = 1 if everything else await core.ledger.last_sequence() + 1
+    async with read_from(core.connection, core.fleet, start, headers_only=False) as feed:
+        log.info("follow.started", start=start)
         while True:
             received = await feed.receive()
-            upto = received.sequence
-            stored = to_stored(received.subject, upto, received.at, received.headers, received.data)
+            stored = to_stored(
+                received.subject, received.sequence, received.at, received.headers, received.data
+            )
             if stored is not None:
                 hear(stored)
             await feed.release()
-
-    while True:
-        try:
-            async with read_from(core.connection, core.fleet, upto + 1, headers_only=False) as feed:
-                log.info("follow.started", after=upto)
-                await pass_on(feed)
-        except* ConsumerGoneError:
-            log.warning("follow.started_over", after=upto)
