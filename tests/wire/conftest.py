@@ -48,7 +48,8 @@ OpenWire = Callable[..., AbstractAsyncContextManager[Wire]]
 
 
 class Proxy:
-    """A TCP proxy in front of a server that can lose what passes, or cut every connection."""
+    """A TCP proxy in front of a server that can lose what passes, take nothing more, or cut every
+    connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -56,6 +57,7 @@ class Proxy:
         self.url = ""
         self.lose_answers = False
         self.lose_all = False
+        self._stalled: set[SocketStream] = set()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
@@ -64,6 +66,10 @@ class Proxy:
             self.url = f"nats://127.0.0.1:{port}"
             task_status.started()
             await listener.serve(self._join)
+
+    def stall(self) -> None:
+        """Take nothing more from the connections of now, without a word; later ones pass."""
+        self._stalled |= self._streams
 
     async def cut(self) -> None:
         """End every connection; later ones pass unharmed."""
@@ -89,6 +95,8 @@ class Proxy:
     ) -> None:
         try:
             async for data in source:
+                if source in self._stalled:
+                    await anyio.sleep_forever()
                 if not lost():
                     await target.send(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -274,6 +274,18 @@ async def test_a_connection_that_was_cut_without_a_word_is_noticed_and_made_agai
         await connection.api("INFO")
 
 
+async def test_a_dead_connection_is_left_though_it_has_not_taken_all_that_was_written(
+    proxy: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "PING_INTERVAL", 0.1)
+    async with connect(proxy.url, "asker") as connection:
+        proxy.stall()
+        for _ in range(200):  # 12 MB: more than the kernel's buffers take
+            await connection.publish("any", b"x" * 60_000)
+        await until(lambda: connection.session == 1)
+        await connection.api("INFO")
+
+
 async def test_a_cut_is_noticed_within_the_time_for_a_receipt() -> None:
     # nats-py gives up at the ping after two that were not answered.
     assert 3 * connection_module.PING_INTERVAL < 30

@@ -7,9 +7,12 @@ process that reads the stream, again after each restart.
 """
 
 import re
+from asyncio import StreamWriter
+from typing import cast
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 from nats.protocol import parser
 
 VERSION = b"NATS/1.0"
@@ -40,7 +43,15 @@ def parse_headers(raw: bytes) -> dict[str, str]:
 
 
 class NatsClient(Client):
-    """Takes the place of nats-py's own two ways to read a message that came."""
+    """Takes the place of nats-py's own ways to read a message, and to leave a dead connection."""
+
+    async def _process_op_err(self, e: Exception) -> None:
+        # nats-py waits for what a dead connection did not take, until TCP gives up: 15 minutes.
+        transport = self._transport
+        if self.is_connected and isinstance(transport, TcpTransport) and transport:
+            writer = cast("StreamWriter", transport._io_writer)  # pyright: ignore[reportPrivateUsage]
+            writer.transport.abort()
+        await super()._process_op_err(e)
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         return parse_headers(headers) if headers else None
