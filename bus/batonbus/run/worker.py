@@ -8,7 +8,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
 
 from batonbus.logs import bind, log
-from batonbus.rules.errors import BatonbusError, NoAnswerError
+from batonbus.rules.errors import BatonbusError, BusUnavailableError, NoAnswerError
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
@@ -176,6 +176,10 @@ class Worker:
                 envelope = lease.envelope
                 with bind(handoff=str(envelope.id), work=envelope.work, task=envelope.task):
                     await self._hold(lease, received)
+        except BusUnavailableError as error:
+            # Right after an outage a keeper may not know yet that we are of the addressed role.
+            log.warning("handoff.not_taken", subject=received.subject, error=str(error))
+            await received.nak(ELSEWHERE_DELAY)
         except Exception as error:  # noqa: BLE001 - The top of the loop: the next message must find a runtime that still works.
             log.exception("handoff.not_handled", subject=received.subject, error=repr(error))
             await received.nak(ELSEWHERE_DELAY)

@@ -65,6 +65,7 @@ class Connection:
         self.closed = anyio.Event()
         self.leaving = False
         self._connected_since: float | None = None
+        self._when_lost: list[Callable[[], None]] = []
         self._clock: tuple[float, float] | None = None
 
     @property
@@ -90,9 +91,15 @@ class Connection:
         """Connected, maybe again: what was known of the others before is not known any more."""
         self._connected_since = time.monotonic()
 
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call this each time that the connection is lost: what was asked is not answered now."""
+        self._when_lost.append(call)
+
     def disconnected(self) -> None:
         """Away, until it is connected again."""
         self._connected_since = None
+        for call in self._when_lost:
+            call()
         if not self.leaving:
             log.warning("connection.lost", actor=self.actor)
 

@@ -60,6 +60,7 @@ class Publisher:
     async def __aenter__(self) -> Self:
         self._prefix = self._connection.client.new_inbox() + "."
         self._subscription = await self._connection.subscribe(self._prefix + "*", self._on_answer)
+        self._connection.when_lost(self._lose_answers)
         return self
 
     async def __aexit__(
@@ -79,8 +80,8 @@ class Publisher:
         """Store one message and return its sequence.
 
         Raises LostRaceError, MessageTooLargeError, ApiError; BusUnavailableError where the
-        connection is closed; NoAnswerError where no answer came in time: then it may be stored or
-        not.
+        connection is closed; NoAnswerError where no answer came in time, or the connection was lost
+        before: then it may be stored or not.
         """
         check_size(payload, headers, self._connection.client.max_payload)
         async with self._window:
@@ -113,6 +114,12 @@ class Publisher:
         except (NatsError, OSError) as error:
             raise NoAnswerError(f"{subject} could not be published: {error!r}") from error
         return await future
+
+    def _lose_answers(self) -> None:
+        """What was published before the connection was lost is answered to nobody."""
+        for _, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(NoAnswerError("the connection was lost before an answer came"))
 
     def _sweep(self) -> None:
         """One timer for all messages: one each would cost more than the message."""
