@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from batonbus.cli.agents import AgentNotFoundError, find_agent, split_command
+from batonbus.cli.agents import split_command
+from batonbus.cli.lookup import AgentNotFoundError, find_agent
 
 MODULE = """
 from batonbus import Agent, Context
