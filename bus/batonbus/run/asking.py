@@ -16,6 +16,10 @@ HELLO = "hello"
 CHAIN = "chain"
 CONFIRM = "confirm"
 
+ASK_TIMEOUT = 2.0
+"""Seconds to wait for an answer: a keeper that is killed with a question in hand never answers it,
+and the next one does at once."""
+
 
 class Hello(Struct, frozen=True, kw_only=True):
     """An agent joins (or, without a card, a sender): its consumers are made where missing."""
@@ -64,8 +68,7 @@ class ConfirmAnswer(Struct, frozen=True, kw_only=True):
 
 async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
     """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
-    subject = ask_subject(fleet, HELLO, connection.actor)
-    data = await connection.request(subject, msgspec.json.encode(Hello(card=card)))
+    data = await _ask(connection, fleet, HELLO, Hello(card=card))
     return msgspec.json.decode(data, type=Welcome).settings
 
 
@@ -74,15 +77,18 @@ async def ask_chain(
 ) -> ChainAnswer:
     """The state of a handoff that the connected actor is part of, or is so of the line's `root`.
     Raises NoAnswerError where no keeper runs, BusUnavailableError where it may not ask."""
-    subject = ask_subject(fleet, CHAIN, connection.actor)
-    question = msgspec.json.encode(ChainQuestion(handoff_id=handoff_id, root=root))
-    return msgspec.json.decode(await connection.request(subject, question), type=ChainAnswer)
+    data = await _ask(connection, fleet, CHAIN, ChainQuestion(handoff_id=handoff_id, root=root))
+    return msgspec.json.decode(data, type=ChainAnswer)
 
 
 async def ask_confirm(
     connection: Connection, fleet: str, words: tuple[Word, ...]
 ) -> tuple[bool, ...]:
     """Which of these heard events count. Raises NoAnswerError, BusUnavailableError."""
-    subject = ask_subject(fleet, CONFIRM, connection.actor)
-    data = await connection.request(subject, msgspec.json.encode(ConfirmQuestion(words=words)))
+    data = await _ask(connection, fleet, CONFIRM, ConfirmQuestion(words=words))
     return msgspec.json.decode(data, type=ConfirmAnswer).counts
+
+
+async def _ask(connection: Connection, fleet: str, verb: str, question: Struct) -> bytes:
+    subject = ask_subject(fleet, verb, connection.actor)
+    return await connection.request(subject, msgspec.json.encode(question), timeout=ASK_TIMEOUT)
