@@ -157,6 +157,17 @@ async def test_a_request_that_is_cancelled_half_way_does_no_harm(wire: Any) -> N
     assert late
 
 
+async def test_a_ping_that_is_cancelled_half_way_does_not_deafen_the_connection(wire: Any) -> None:
+    for _ in range(20):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wire.connection.client.flush)
+                await anyio.lowlevel.checkpoint()
+                scope.cancel()
+    await wire.connection.client.flush()
+    await wire.connection.api("INFO", timeout=2)
+
+
 async def test_a_subscription_that_is_ended_under_cancellation_does_not_deafen_the_connection(
     wire: Any,
 ) -> None:

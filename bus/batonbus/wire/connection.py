@@ -123,8 +123,8 @@ class Connection:
             await subscription.unsubscribe()
 
     async def drain(self, subscription: Subscription | None) -> None:
-        """End a subscription when what the server has sent to it already was handled. Not
-        cancelled, for nats-py goes deaf when the ping that it waits for here is."""
+        """End a subscription when what the server has sent to it already was handled, or after
+        DRAIN_TIMEOUT: then it ends by itself. Not cancelled, for all of it must be handed back."""
         if self.client.is_connected and subscription is not None:
             patient = anyio.move_on_after(DRAIN_TIMEOUT, shield=True)
             with patient, suppress(NatsError):  # it may be closed meanwhile

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import msgspec
@@ -107,6 +108,7 @@ class Feed:
         self._next = ""
         self._doubt = ""
         self._stopped = False
+        self._changing = anyio.Lock()
         self._buffer: asyncio.Queue[Received | None] = asyncio.Queue()
 
     async def receive(self) -> Received:
@@ -125,9 +127,8 @@ class Feed:
     async def stop(self) -> None:
         """Ask for nothing more and hand back what nobody has received yet."""
         self._stopped = True
-        subscription, self._subscription = self._subscription, None
-        # What the server has sent already still arrives, and is handed back too.
-        await self._connection.drain(subscription)
+        async with self._changing:
+            await self._drain()
         while not self._buffer.empty():
             received = self._buffer.get_nowait()
             if received is not None:
@@ -151,26 +152,31 @@ class Feed:
         return self._outstanding == 0 or time.monotonic() - self._heard < 2.5 * IDLE_HEARTBEAT
 
     async def _renew(self) -> None:
-        if not self._connection.client.is_connected:
-            return
-        # A new inbox, so that late answers to old requests cannot confuse the count.
+        async with self._changing:
+            if self._stopped or not self._connection.client.is_connected:
+                return
+            await self._drain()
+            self._session = self._connection.session
+            try:
+                consumer = await self._find_consumer()
+            except (NoAnswerError, ApiError) as error:
+                if isinstance(error, ApiError) and not error.temporary:
+                    raise
+                log.warning("feed.not_renewed", stream=self._stream, error=str(error))
+                return
+            self._doubt = ""
+            self._next = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
+            # A new inbox, so that late answers to old requests cannot confuse the count.
+            self._inbox = self._connection.client.new_inbox()
+            self._outstanding = 0
+            self._subscription = await self._connection.subscribe(
+                self._inbox, partial(self._on_message, self._inbox), pending=4 * self._window + 64
+            )
+
+    async def _drain(self) -> None:
+        """End the inbox; what the server has sent to it already still arrives."""
         subscription, self._subscription = self._subscription, None
-        await self._connection.unsubscribe(subscription)
-        self._session = self._connection.session
-        self._outstanding = 0
-        try:
-            consumer = await self._find_consumer()
-        except (NoAnswerError, ApiError) as error:
-            if isinstance(error, ApiError) and not error.temporary:
-                raise
-            log.warning("feed.not_renewed", stream=self._stream, error=str(error))
-            return
-        self._doubt = ""
-        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
-        self._inbox = self._connection.client.new_inbox()
-        self._subscription = await self._connection.subscribe(
-            self._inbox, self._on_message, pending=4 * self._window + 64
-        )
+        await self._connection.drain(subscription)
 
     async def _find_consumer(self) -> str:
         if not isinstance(self._consumer, str):
@@ -211,14 +217,16 @@ class Feed:
         except (NatsError, OSError) as error:
             log.warning("feed.request_failed", consumer=self._next, error=repr(error))
 
-    async def _on_message(self, message: Msg) -> None:
+    async def _on_message(self, inbox: str, message: Msg) -> None:
         self._heard = time.monotonic()
         if message.reply.startswith("$JS.ACK"):
             received = Received(self._connection, message)
-            self._outstanding -= 1
+            self._outstanding -= inbox == self._inbox
             self._in_hand += 1
             self._last = received.sequence
             self._buffer.put_nowait(received)
+            return
+        if inbox != self._inbox:
             return
         headers = message.headers or {}
         match headers.get("Status"):

@@ -6,9 +6,10 @@ server at blanks and tabs alone. One such message among a stream's subjects woul
 process that reads the stream, again after each restart.
 """
 
+import asyncio
 import re
 from asyncio import StreamWriter
-from typing import cast
+from typing import Any, cast
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -43,7 +44,15 @@ def parse_headers(raw: bytes) -> dict[str, str]:
 
 
 class NatsClient(Client):
-    """Takes the place of nats-py's own ways to read a message, and to leave a dead connection."""
+    """nats-py's client, with its own ways to read what came, and to leave a dead connection."""
+
+    _pongs: list[asyncio.Future[Any]]
+
+    async def _process_pong(self) -> None:
+        # The read loop would end at the answer to a ping whose waiter was cancelled meanwhile.
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     async def _process_op_err(self, e: Exception) -> None:
         # nats-py waits for what a dead connection did not take, until TCP gives up: 15 minutes.

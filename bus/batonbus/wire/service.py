@@ -1,6 +1,5 @@
 """The bus as a NATS micro service: agents ask it, so they never need to read the ledger."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -37,8 +36,7 @@ async def serve(
         description="The state of a chain, for those who are part of it",
         queue_group="keepers",
     )
-    # nats-py goes deaf when a ping that it waits for is cancelled: start and stop are seen through.
-    service = await asyncio.shield(add_service(connection.client, configuration))
+    service = await add_service(connection.client, configuration)
     try:
         async with anyio.create_task_group() as tasks:
             for verb, handler in handlers.items():
@@ -51,7 +49,7 @@ async def serve(
     finally:
         with anyio.move_on_after(STOP_TIMEOUT, shield=True):
             if not connection.client.is_closed:
-                await asyncio.shield(service.stop())
+                await service.stop()
 
 
 def _endpoint(handler: Handler, tasks: TaskGroup) -> Callable[[Request], Awaitable[None]]:
