@@ -30,6 +30,9 @@ WINDOW_MANAGER_CONSUMER = "window-manager"
 
 ROLE_PREFIX = "to-"
 
+FORGET_AFTER = 7 * 24 * 3600
+"""Seconds after which the consumer of an addressee that nobody serves is removed."""
+
 ROLE_PENDING = 50_000
 """Un-acked messages that a role's consumer may have: above any number of agents times slots."""
 
@@ -115,9 +118,11 @@ def window_manager_config(fleet: str, settings: Settings) -> dict[str, Any]:
 
 
 def addressee_config(fleet: str, addressee: str, settings: Settings) -> dict[str, Any]:
-    """The deliveries to one role or agent."""
+    """The deliveries to one role or agent. Forgotten a week after the last of them was there: an
+    agent with a random id never comes back, and for one that does it is made anew."""
     filters = [deliveries_to(fleet, addressee)]
-    return consumer_config(role_consumer(addressee), filters, settings, ROLE_PENDING)
+    config = consumer_config(role_consumer(addressee), filters, settings, ROLE_PENDING)
+    return {**config, "inactive_threshold": FORGET_AFTER * 1_000_000_000}
 
 
 async def ensure_topology(
