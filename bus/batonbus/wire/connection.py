@@ -128,7 +128,7 @@ class Connection:
         if self.client.is_connected and subscription is not None:
             patient = anyio.move_on_after(DRAIN_TIMEOUT, shield=True)
             with patient, suppress(NatsError):  # it may be closed meanwhile
-                await asyncio.shield(subscription.drain())
+                await asyncio.shield(subscription.drain())  # type: ignore[no-untyped-call]
         else:
             await self.unsubscribe(subscription)
 

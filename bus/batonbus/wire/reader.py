@@ -46,7 +46,8 @@ async def read_from(
             "inactive_threshold": FORGET_AFTER * 1_000_000_000,
         }
         body = {"stream_name": stream, "config": config, "action": "create"}
-        await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+        # Soon tried again, for the connection may break again meanwhile.
+        await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body, timeout=2.0)
         return name
 
     async with open_feed(connection, stream, make_consumer, window=BATCH) as feed:
