@@ -1,0 +1,137 @@
+"""Reading the ledger in order: every event once, whatever breaks meanwhile."""
+
+import os
+import signal
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from batonbus.wire import reader as reader_module
+from batonbus.wire.reader import FORGET_AFTER, read_from, read_from_start
+from batonbus.wire.topology import ensure_topology
+
+pytestmark = pytest.mark.anyio
+
+
+async def fill(wire: Any, count: int) -> None:
+    async with anyio.create_task_group() as tasks:
+        for _ in range(count):
+            subject = str(wire.draft().subject)
+            tasks.start_soon(wire.publisher.publish, subject, b"x" * 10, {"Batonbus": '{"tail":0}'})
+
+
+async def read_on(feed: Any, upto: int, *, limit: float = 10.0) -> list[int]:
+    """The sequences that come, up to this one."""
+    sequences: list[int] = []
+    with anyio.fail_after(limit):
+        while not sequences or sequences[-1] < upto:
+            sequences.append((await feed.receive()).sequence)
+            await feed.release()
+    return sequences
+
+
+async def test_every_event_is_read_in_order_and_the_head_is_known(wire: Any) -> None:
+    await fill(wire, 1500)  # more than one request
+    async with read_from_start(wire.connection, wire.fleet) as feed:
+        assert await read_on(feed, 1499) == list(range(1, 1500))
+        with anyio.fail_after(5):
+            last = await feed.receive()
+    assert (last.sequence, last.pending) == (1500, 0)
+
+
+async def test_headers_alone_are_read_unless_the_rest_is_asked_for(wire: Any) -> None:
+    await fill(wire, 1)
+    for headers_only, data in ((True, b""), (False, b"x" * 10)):
+        async with (
+            read_from_start(wire.connection, wire.fleet, headers_only=headers_only) as feed,
+            anyio.create_task_group(),
+        ):
+            with anyio.fail_after(5):
+                received = await feed.receive()
+        assert received.data == data
+        assert received.headers["Batonbus"] == '{"tail":0}'
+
+
+async def test_what_is_stored_later_comes_too(wire: Any) -> None:
+    async with read_from_start(wire.connection, wire.fleet) as feed:
+        for number in (1, 2, 3):
+            await fill(wire, 1)
+            assert await read_on(feed, number) == [number]
+
+
+async def test_reading_can_begin_in_the_middle(wire: Any) -> None:
+    await fill(wire, 10)
+    async with read_from(wire.connection, wire.fleet, 8) as feed:
+        assert await read_on(feed, 10) == [8, 9, 10]
+
+
+async def test_reading_can_begin_behind_the_end(wire: Any) -> None:
+    await fill(wire, 2)
+    async with read_from(wire.connection, wire.fleet, 4) as feed:
+        await fill(wire, 2)
+        assert await read_on(feed, 4) == [4]
+
+
+async def test_no_event_is_missed_or_read_twice_when_connections_break(
+    wire: Any, proxy: Any, open_wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "BATCH", 50)
+    await fill(wire, 3000)
+    sequences: list[int] = []
+    async with (
+        open_wire(proxy.url, "reader") as weak,
+        read_from_start(weak.connection, wire.fleet) as feed,
+    ):
+        for upto in (100, 900, 1700):
+            sequences += await read_on(feed, upto)
+            # What is asked for now is lost on its way, and there is no ack that would tell.
+            proxy.lose_answers = True
+            with anyio.move_on_after(0.2):
+                while True:
+                    sequences += await read_on(feed, sequences[-1] + 1)
+            await proxy.cut()
+        sequences += await read_on(feed, 3000)
+        assert weak.connection.session == 3
+    assert sequences == list(range(1, 3001))
+
+
+@pytest.mark.faults
+async def test_no_event_is_missed_or_read_twice_when_the_server_is_killed(
+    fragile_server: Any, open_wire: Any
+) -> None:
+    async with open_wire(fragile_server.url) as wire:
+        await ensure_topology(wire.connection, wire.fleet)
+        await fill(wire, 500)
+        async with read_from_start(wire.connection, wire.fleet) as feed:
+            assert await read_on(feed, 300) == list(range(1, 301))
+            os.kill(fragile_server.pid, signal.SIGKILL)
+            assert await read_on(feed, 500, limit=15) == list(range(301, 501))
+            await wire.ledger.append(wire.draft(), tail=0)
+            assert await read_on(feed, 501) == [501]
+
+
+async def test_a_reader_whose_consumer_is_deleted_goes_on_with_another(wire: Any) -> None:
+    await fill(wire, 5)
+    async with read_from_start(wire.connection, wire.fleet) as feed:
+        await read_on(feed, 5)
+        (consumer,) = await readers(wire)
+        await wire.connection.api(f"CONSUMER.DELETE.{wire.ledger.stream}.{consumer['name']}")
+        await fill(wire, 1)
+        assert await read_on(feed, 6) == [6]
+
+
+async def test_the_server_forgets_a_reader_that_is_gone(wire: Any) -> None:
+    async with read_from_start(wire.connection, wire.fleet) as feed:
+        await fill(wire, 1)
+        await read_on(feed, 1)
+        (consumer,) = await readers(wire)
+    assert consumer["config"]["inactive_threshold"] == FORGET_AFTER * 1_000_000_000
+    assert "durable_name" not in consumer["config"]
+
+
+async def readers(wire: Any) -> list[Any]:
+    data = await wire.connection.api(f"CONSUMER.LIST.{wire.ledger.stream}")
+    found = msgspec.json.decode(data)["consumers"]
+    return [it for it in found if it["name"].startswith("reader-")]
