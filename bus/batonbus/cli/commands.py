@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Entry] = {
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
     "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),
+    "work": Entry("batonbus.cli.work", "Run real work items, from a request to commits."),
     "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),
 }
 """In the order of the overview."""

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import anyio
 import typer
-from batonbus_agents.repository import Repository, RepositoryError
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line
@@ -24,7 +23,10 @@ from batonbus.work.cancelling import cancel_work
 from batonbus.work.runner import Crew, Site, WorkError, request_work, run_work
 from batonbus.work.status import WorkReport, survey
 from batonbus_agents.fleet import make_agent
-from batonbus_agents.runtimes import parse_runtime
+from batonbus_agents.git import RepositoryError
+from batonbus_agents.repository import Repository
+from batonbus_agents.routes import Role
+from batonbus_agents.runtimes import Runtime, parse_runtime
 from batonbus_agents.templates import new_work
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
@@ -253,7 +255,9 @@ def agent(
     start_logs(log_level, Level.INFO)
     output = Output(as_json=False)
     name = role_named(role)
-    runtimes = {it: parse_runtime(spec) for it, spec in runtime_specs(runtime).items()}
+    runtimes: dict[Role, Runtime] = {
+        it: parse_runtime(spec) for it, spec in runtime_specs(runtime).items()
+    }
     configure_tracing(name)
 
     async def go(stop: anyio.Event) -> None:

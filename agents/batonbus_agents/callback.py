@@ -1,0 +1,77 @@
+"""The done callback: tells a program or a URL of each finished task. It never blocks the work."""
+
+import urllib.request
+from collections.abc import Sequence
+from shlex import split
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+
+from batonbus import ProgramError, run_program
+from batonbus_schemas import FileChange, TaskResult
+
+TIME_LIMIT = 5.0
+"""Seconds that a callback may take."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a callback is told. The commit tells a repeated call from a new one."""
+
+    work_id: str
+    task_id: str
+    status: str
+    what: str
+    why: str
+    caution: str
+    incomplete: str
+    files_changed: tuple[FileChange, ...]
+    commit_hash: str
+    timestamp: str
+
+
+def make_done(work: str, task: str, result: TaskResult) -> Done:
+    """What to tell of a task's result."""
+    context = result.context_handoff
+    return Done(
+        work_id=work,
+        task_id=task,
+        status="SUCCESS" if result.status == "PASS" else "FAILED",
+        what=context.what if context else result.summary,
+        why=context.why if context else "",
+        caution=context.caution if context else "",
+        incomplete=context.incomplete if context else "",
+        files_changed=result.files_changed,
+        commit_hash=result.commit,
+        timestamp=result.finished.isoformat() if result.finished else "",
+    )
+
+
+async def call_back(target: str, done: Done) -> str | None:
+    """Tell `target` (a URL, or a command that gets the JSON on stdin). Returns what went wrong, or
+    None; never raises, never takes longer than the limit."""
+    body = msgspec.json.encode(done)
+    if target.startswith(("http://", "https://")):
+        with anyio.move_on_after(TIME_LIMIT):
+            return await run_sync(_post, target, body, abandon_on_cancel=True)
+        return f"{target} did not answer within {TIME_LIMIT:g} s"
+    return await _run(split(target), body)
+
+
+async def _run(command: Sequence[str], body: bytes) -> str | None:
+    try:
+        ended = await run_program(command, text=body.decode(), time_limit=TIME_LIMIT)
+    except ProgramError as error:
+        return str(error)
+    return f"{command[0]} ended with exit code {ended.code}" if ended.code else None
+
+
+def _post(url: str, body: bytes) -> str | None:
+    request = urllib.request.Request(  # noqa: S310 - http and https only, checked by the caller
+        url, data=body, headers={"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIME_LIMIT) as answer:  # noqa: S310 - as above
+            return None if answer.status < 300 else f"{url} answered {answer.status}"
+    except OSError as error:
+        return f"{url}: {error}"

@@ -1,0 +1,70 @@
+"""The assignments that the roles give each other: short, with references instead of text."""
+
+from collections.abc import Mapping
+
+from batonbus_agents.routes import Role
+from batonbus_agents.workshop import Task
+from batonbus_schemas import Dispatch, PreviousResult
+
+ACTIONS: Mapping[Role, str] = {
+    "specifier": "route",
+    "planner": "plan",
+    "scheduler": "route",
+    "builder": "implement",
+    "verifier": "verify",
+    "committer": "commit",
+}
+BRIEFS: Mapping[Role, str] = {
+    "builder": "Implement {id}: {title}. Change only its declared files.",
+    "verifier": "Verify {id}: {title}. Run its checks, change nothing.",
+    "committer": "Commit {id}: {title}.",
+}
+BOUNDARIES: Mapping[Role, str] = {
+    "builder": "Edit only the declared files: {files}. Do not commit.",
+    "verifier": "Read and run; edit nothing.",
+    "committer": "Commit the declared files only: {files}.",
+}
+
+
+def stage_dispatch(task: Task, role: Role) -> Dispatch:
+    """What a stage of a task is asked."""
+    work, name = task.plan.work, task.id
+    words = {"id": name, "title": task.title, "files": ", ".join(task.declared) or "none"}
+    return Dispatch(
+        brief=BRIEFS[role].format(**words),
+        title=task.title,
+        action=ACTIONS[role],
+        execution_mode=task.plan.mode,
+        project=task.plan.project,
+        language=task.plan.language,
+        plan_file=f"works/{work}/PLAN.md",
+        task_file=f"works/{work}/{name}.md",
+        permission_boundary=BOUNDARIES[role].format(**words),
+        expected_evidence=(f"works/{work}/{name}_progress.md",),
+        refs=(f"works/{work}/{name}_progress.md",),
+    )
+
+
+def schedule_dispatch(work: str, brief: str, committed: Mapping[str, str] = {}) -> Dispatch:
+    """What the scheduler is asked. `committed` are the tasks that an earlier run brought to their
+    commit: they are not done again."""
+    return Dispatch(
+        brief=brief,
+        previous_results=tuple(
+            PreviousResult(task=task, status="SKIP", summary=f"committed as {commit}")
+            for task, commit in sorted(committed.items())
+        ),
+        action=ACTIONS["scheduler"],
+        execution_mode="full",
+        plan_file=f"works/{work}/PLAN.md",
+    )
+
+
+def ask_planner(work: str, request: str) -> Dispatch:
+    """What the planner is asked."""
+    return Dispatch(
+        brief=request,
+        action=ACTIONS["planner"],
+        plan_file=f"works/{work}/PLAN.md",
+        refs=(f"works/{work}/Requirement.md",),
+    )

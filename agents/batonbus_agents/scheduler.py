@@ -1,0 +1,138 @@
+"""The scheduler: one long handoff in plain code. Its memory is the ledger: run again after a crash,
+its sends are the same handoffs, and their results come back at once."""
+
+from datetime import datetime
+
+import anyio
+
+from batonbus import Agent, Bounced, Context, Refuse, Sent
+from batonbus_agents.dispatches import stage_dispatch
+from batonbus_agents.routes import ATTEMPTS, STAGES, Role
+from batonbus_agents.schedule import Outcome, Slot, blocked_reason, make_schedule
+from batonbus_agents.works.dag import dag_problems
+from batonbus_agents.workshop import Task, Workshop, now
+from batonbus_schemas import Check, Dispatch, TaskResult
+
+ROLE: Role = "scheduler"
+
+
+def make_scheduler(workshop: Workshop, *, id: str | None = None, slots: int = 4) -> Agent:
+    """The scheduler's agent; each slot is one work."""
+    agent = Agent(ROLE, id=id, slots=slots)
+
+    @agent.handles
+    async def schedule(body: Dispatch, ctx: Context) -> TaskResult:
+        return await Scheduling(workshop, ctx, body).run()
+
+    return agent
+
+
+class Scheduling:
+    """One work: its ready tasks in parallel, each through its stages."""
+
+    def __init__(self, workshop: Workshop, ctx: Context, body: Dispatch) -> None:
+        self._workshop = workshop
+        # Named by whoever asks, not looked up: run again after a crash, it must decide the same.
+        self._done_before = {it.task for it in body.previous_results if it.status == "SKIP"}
+        self._ctx = ctx
+        self._work = ctx.envelope.work
+        self._outcomes: dict[str, Outcome] = {}
+        self._finals: dict[str, Sent] = {}
+        self._ended: dict[str, anyio.Event] = {}
+
+    async def run(self) -> TaskResult:
+        """Every task ends as PASS, FAILED or BLOCKED with its reason."""
+        _, plan = self._workshop.read(self._work)
+        reasons = [it.reason for it in dag_problems([(it.id, it.depends_on) for it in plan.tasks])]
+        if not plan.tasks:
+            reasons.append("it has no tasks")
+        if reasons:
+            raise Refuse(f"the plan of {self._work} cannot run: {'; '.join(reasons)}")
+        started = now()
+        schedule = make_schedule(plan.tasks)
+        self._ended = {task: anyio.Event() for task in schedule}
+        async with anyio.create_task_group() as tasks:
+            for task, slot in schedule.items():
+                tasks.start_soon(self._run_task, task, slot)
+        return self._report(started)
+
+    async def _run_task(self, task: str, slot: Slot) -> None:
+        for before in (*slot.needs, *slot.behind):
+            await self._ended[before].wait()
+        reason = blocked_reason(slot, self._outcomes)
+        if reason is not None:
+            outcome = Outcome(task=task, status="BLOCKED", reason=reason)
+        else:
+            try:
+                outcome = await self._attempt(self._workshop.task(self._work, task), slot)
+            except Bounced as error:
+                outcome = Outcome(task=task, status="FAILED", reason=str(error))
+        self._outcomes[task] = outcome
+        self._ctx.log.info("task.ended", task=task, status=outcome.status, reason=outcome.reason)
+        self._ended[task].set()
+
+    async def _attempt(self, task: Task, slot: Slot) -> Outcome:
+        """Up to three rounds of build, verify, commit; each role counts its own attempts."""
+        before = [self._finals[need] for need in slot.needs]
+        reason = ""
+        if task.id in self._done_before:
+            return await self._recall(task, before)
+        used: dict[Role, int] = {}
+        for round_ in range(1, ATTEMPTS + 1):
+            for role in STAGES["full"]:
+                key, attempt = f"{task.id}/{role}/{round_}", used.get(role, 0) + 1
+                if attempt > ATTEMPTS:
+                    break
+                sent = await self._send(task, role, key, before, attempt)
+                result = await sent.result()
+                used[role], before = sent.attempt, [sent]
+                if result.status == "FAIL":
+                    reason = f"{role}, attempt {used[role]}: {result.summary}"
+                    break
+                if role == STAGES["full"][-1]:
+                    self._finals[task.id] = sent
+                    return Outcome(task=task.id, status="PASS", commit=result.commit)
+        return Outcome(task=task.id, status="FAILED", reason=reason)
+
+    async def _recall(self, task: Task, before: list[Sent]) -> Outcome:
+        """A task that an earlier run committed: the committer finds its commit, and its context
+        stands in the windows of those that need it."""
+        sent = await self._send(task, "committer", f"{task.id}/recall", before, 1)
+        result = await sent.result()
+        self._finals[task.id] = sent
+        if result.status == "FAIL":
+            return Outcome(task=task.id, status="FAILED", reason=result.summary)
+        return Outcome(task=task.id, status="PASS", commit=result.commit)
+
+    async def _send(
+        self, task: Task, role: Role, key: str, after: list[Sent], attempt: int
+    ) -> Sent:
+        body = stage_dispatch(task, role)
+        return await self._ctx.send(role, body, key=key, task=task.id, after=after, attempt=attempt)
+
+    def _report(self, started: datetime) -> TaskResult:
+        outcomes = [self._outcomes[task] for task in sorted(self._outcomes)]
+        failed = [it for it in outcomes if it.status != "PASS"]
+        what = f"{len(outcomes) - len(failed)} of {len(outcomes)} tasks of {self._work} committed."
+        lines = [what, *(f"{it.task} {it.status}: {it.reason}" for it in failed)]
+        make = TaskResult.failed if failed else TaskResult.passed
+        result = make("\n".join(lines), checks=tuple(_check(it) for it in outcomes))
+        return TaskResult(
+            status=result.status,
+            summary=result.summary,
+            work=self._work,
+            agent=ROLE,
+            verification=result.verification,
+            context_handoff=result.context_handoff,
+            started=started,
+            finished=now(),
+        )
+
+
+def _check(outcome: Outcome) -> Check:
+    if outcome.status == "PASS":
+        return Check(name=outcome.task, status="PASS", output=outcome.commit)
+    output = f"{outcome.status}: {outcome.reason}"
+    return Check(
+        name=outcome.task, status="FAIL" if outcome.status == "FAILED" else "N/A", output=output
+    )

@@ -1,0 +1,112 @@
+"""Where the reference fleet works: a repository, its `works/` folder, how each role thinks."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from batonbus import Refuse
+from batonbus_agents.repository import Repository
+from batonbus_agents.routes import Role
+from batonbus_agents.runtimes import Runtime
+from batonbus_agents.works.files import FileEntry
+from batonbus_agents.works.folder import WorkFolder, WorksRoot
+from batonbus_agents.works.plan import Plan
+from batonbus_agents.works.plan_tasks import PlanTask
+from batonbus_agents.works.problems import WorksFileError
+from batonbus_agents.works.task import TaskSpec
+from batonbus_agents.works.work import Work
+from batonbus_schemas import ContextHandoff
+
+
+class Workshop(Struct, frozen=True, kw_only=True):
+    """The repository, the runtimes by role (a role without one thinks in plain code), and whom to
+    tell of each finished task."""
+
+    repository: Repository
+    runtimes: Mapping[Role, Runtime] = {}
+    on_done: str = ""
+
+    @property
+    def works(self) -> WorksRoot:
+        """The folder of all works."""
+        return WorksRoot(self.repository.path / "works")
+
+    def folder(self, work: str) -> WorkFolder:
+        """A work's folder."""
+        return self.works.folder(work)
+
+    def read(self, work: str) -> tuple[Work, Plan]:
+        """A work and its plan. Raises Refuse with every problem's file, line and reason."""
+        try:
+            found = self.folder(work).read().whole()
+        except WorksFileError as error:
+            raise Refuse(f"{work} cannot be read:\n{error}") from error
+        if found.plan is None:
+            raise Refuse(f"{work} has no PLAN.md: write one, or ask the planner")
+        return found, found.plan
+
+    def task(self, work: str, task: str) -> "Task":
+        """One task with all that its files say. Raises Refuse."""
+        found, plan = self.read(work)
+        planned = next((it for it in plan.tasks if it.id == task), None)
+        if planned is None:
+            known = ", ".join(it.id for it in plan.tasks) or "none"
+            raise Refuse(f"{work} has no {task} (its tasks: {known})")
+        spec = found.task(task).spec or TaskSpec(id=task, title=planned.title)
+        return Task(plan=plan, planned=planned, spec=spec)
+
+    def note_context(self, work: str, task: str, context: ContextHandoff) -> None:
+        """Keep a builder's four fields for the committer, whose window shows but their summary."""
+        path = self._context_file(work, task)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(context))
+        fresh.replace(path)
+
+    def read_context(self, work: str, task: str) -> ContextHandoff | None:
+        """What `note_context` kept."""
+        try:
+            return msgspec.json.decode(
+                self._context_file(work, task).read_bytes(), type=ContextHandoff
+            )
+        except FileNotFoundError:
+            return None
+
+    def _context_file(self, work: str, task: str) -> Path:
+        return self.repository.path / ".batonbus" / "contexts" / work / f"{task}.json"
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One task: its plan, its row there, its own file."""
+
+    plan: Plan
+    planned: PlanTask
+    spec: TaskSpec
+
+    @property
+    def id(self) -> str:
+        """TASK-NN."""
+        return self.planned.id
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return self.planned.title or self.spec.title
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """The files that it declares: those of its own file, else those of the plan."""
+        return self.spec.files or self.planned.files
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The paths of its files."""
+        return tuple(entry.path for entry in self.files)
+
+
+def now() -> datetime:
+    """This moment, in whole seconds, as the works files write it."""
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,1 @@
+"""Running a work item on the bus: its fleet as processes, its runs, its status."""

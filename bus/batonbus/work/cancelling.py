@@ -1,0 +1,49 @@
+"""Cancelling a work: whatever of it is open ends, the senders before those that they ask."""
+
+from uuid import UUID
+
+from batonbus.rules.chain import OPERATOR, Chain
+from batonbus.run.core import Core
+from batonbus.wire.ledger import Draft, Stored, fold_stored
+from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.reader import read_to_head
+from batonbus.wire.subjects import NOBODY, Subject
+from batonbus_schemas import Receipt, encode
+
+
+async def cancel_work(core: Core, work: str, reason: str) -> int:
+    """Cancel every open handoff of a work, until none is left; returns how many."""
+    cancelled = 0
+    while open_chains := await _open_chains(core, work):
+        for chain in open_chains:
+            cancelled += await _cancel(core, chain, reason)
+    return cancelled
+
+
+async def _open_chains(core: Core, work: str) -> list[Chain]:
+    """In the order of their beginning: a scheduler comes before the stages that it asks."""
+    chains: dict[UUID, Chain] = {}
+
+    def hear(stored: Stored) -> None:
+        handoff_id = stored.subject.handoff_id
+        chains[handoff_id] = fold_stored(chains.get(handoff_id, Chain(id=handoff_id)), stored)
+
+    await read_to_head(core.ledger, hear)
+    return [it for it in chains.values() if not it.final and it.work == work]
+
+
+async def _cancel(core: Core, chain: Chain, reason: str) -> bool:
+    receipt = Receipt(handoff_id=chain.id, state="cancelled", by=OPERATOR, reason=reason)
+    draft = Draft(
+        # To its owner, so that the work stops; whoever waits finds it in the ledger.
+        subject=Subject(
+            core.fleet, chain.id, "cancelled", chain.work, OPERATOR, chain.owner or NOBODY
+        ),
+        payload=encode(receipt),
+        reason=reason,
+    )
+    try:
+        await core.ledger.append(draft, tail=chain.tail)
+    except LostRaceError:
+        return False
+    return True
