@@ -31,12 +31,20 @@ def restart_delay(deaths: int) -> float:
     return min(0.1 * 2.0 ** (deaths - 1), 5.0)
 
 
-async def supervise(name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run a program, and start it again whenever it ends, until cancelled; then it ends too."""
+async def supervise(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    pids: dict[str, int] | None = None,
+) -> None:
+    """Run a program, and start it again whenever it ends, until cancelled; then it ends too.
+    `pids` is kept up with its process id, under its name."""
     deaths = 0
     while True:
         started = time.monotonic()
         process = await start_child(command, env=environment)
+        if pids is not None:
+            pids[name] = process.pid
         log.info("process.started", name=name, pid=process.pid)
         try:
             code = await process.wait()

@@ -196,8 +196,10 @@ async def _bus(site: Site) -> AsyncGenerator[str]:
 @asynccontextmanager
 async def start_crew(
     repository: Path, roles: Sequence[Role], crew: Crew, url: str, fleet: str
-) -> AsyncGenerator[None]:
-    """The roles as processes, each started again when it dies, until the block ends."""
+) -> AsyncGenerator[dict[str, int]]:
+    """The roles as processes, each started again when it dies, until the block ends; gives their
+    process ids by name, as they are at any moment."""
+    pids: dict[str, int] = {}
     environment = {**os.environ, "BATONBUS_URL": url, "BATONBUS_FLEET": fleet}
     environment.setdefault("BATONBUS_LOG_LEVEL", "WARNING")
     async with anyio.create_task_group() as tasks:
@@ -205,9 +207,9 @@ async def start_crew(
             for number in range(1, (crew.builders if role == "builder" else 1) + 1):
                 name = f"{role}-{number}"
                 command = agent_command(repository, role, name, crew)
-                tasks.start_soon(supervise, name, command, environment)
+                tasks.start_soon(supervise, name, command, environment, pids)
         try:
-            yield
+            yield pids
         finally:
             tasks.cancel_scope.cancel()
 
