@@ -6,8 +6,10 @@ import anyio
 import pytest
 
 from batonbus.rules.errors import BusUnavailableError, MessageTooLargeError, NoAnswerError
+from batonbus.wire import server as server_module
 from batonbus.wire.connection import ApiError, connect
 from batonbus.wire.publisher import LostRaceError, Publisher, check_size
+from batonbus.wire.server import embedded_server
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
@@ -152,6 +154,31 @@ async def test_whoever_waits_when_the_publisher_is_left_is_told(wire: Any, proxy
         tasks.start_soon(publish, publisher)
         await anyio.wait_all_tasks_blocked()
     assert [str(it) for it in told] == ["left before the server answered"]
+
+
+PERMISSIONS = """
+authorization: {{ users: [
+  {{ user: boss, password: x }}
+  {{ user: Asker, password: x, permissions: {{ publish: {{ deny: "*.handoff.*.*.*.boss.*" }} }} }}
+] }}
+"""
+
+
+async def test_who_may_not_publish_is_told_at_once_and_goes_on(
+    tmp_path: Any, open_wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "CONFIGURATION", server_module.CONFIGURATION + PERMISSIONS)
+    async with embedded_server(tmp_path) as server:
+        address = f"127.0.0.1:{server.port}"
+        async with open_wire(f"nats://boss:x@{address}") as boss:
+            await ensure_topology(boss.connection, boss.fleet)
+        async with open_wire(f"nats://Asker:x@{address}", "Asker") as asker:
+            forged = asker.draft(actor="boss")
+            with anyio.fail_after(2), pytest.raises(BusUnavailableError) as caught:
+                await asker.ledger.append(forged, tail=0)
+            problem = "the server does not let Asker publish to"
+            assert str(caught.value) == f"{problem} {forged.subject}: see its permissions"
+            assert await asker.ledger.append(asker.draft(actor="Asker"), tail=0) == 1
 
 
 async def test_the_callers_headers_are_not_changed(wire: Any) -> None:

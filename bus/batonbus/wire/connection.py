@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +32,10 @@ that was cut without a word is noticed within three of them."""
 
 DRAIN_TIMEOUT = 2.0
 """Seconds that a subscription may take to end."""
+
+
+_DENIED = re.compile(r'permissions violation for publish to "([^"]*)"')
+"""As nats-py hands it on: in lower case."""
 
 
 class ApiError(BusUnavailableError):
@@ -66,6 +71,7 @@ class Connection:
         self.leaving = False
         self._connected_since: float | None = None
         self._when_lost: list[Callable[[], None]] = []
+        self._when_denied: list[Callable[[str], None]] = []
         self._clock: tuple[float, float] | None = None
 
     @property
@@ -94,6 +100,19 @@ class Connection:
     def when_lost(self, call: Callable[[], None]) -> None:
         """Call this each time that the connection is lost: what was asked is not answered now."""
         self._when_lost.append(call)
+
+    def when_denied(self, call: Callable[[str], None]) -> None:
+        """Call this with each subject (in lower case) that the server lets us not publish to."""
+        self._when_denied.append(call)
+
+    def failed(self, error: Exception) -> None:
+        """An error that belongs to no call: the server's answer to a publish, or a try to connect
+        again. While it is away each try fails alike, and that it is lost has been said."""
+        say = log.warning if self.client.is_connected else log.debug
+        say("connection.error", actor=self.actor, error=repr(error))
+        if denied := _DENIED.search(str(error)):
+            for call in self._when_denied:
+                call(denied[1])
 
     def disconnected(self) -> None:
         """Away, until it is connected again."""
@@ -216,9 +235,7 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
     client = connection.client
 
     async def on_error(error: Exception) -> None:
-        # While it is away, each try to come back fails alike.
-        say = log.warning if client.is_connected else log.debug
-        say("connection.error", actor=connection.actor, error=repr(error))
+        connection.failed(error)
 
     async def on_closed() -> None:
         connection.closed.set()

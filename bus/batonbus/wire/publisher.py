@@ -16,7 +16,12 @@ from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 
-from batonbus.rules.errors import BusUnavailableError, MessageTooLargeError, NoAnswerError
+from batonbus.rules.errors import (
+    BatonbusError,
+    BusUnavailableError,
+    MessageTooLargeError,
+    NoAnswerError,
+)
 from batonbus.wire.connection import ApiError, Connection
 
 LOST_RACE = frozenset({10071, 10164})
@@ -38,7 +43,7 @@ class _PubAck(msgspec.Struct):
     error: _PubError | None = None
 
 
-NOT_WAITING: tuple[float, None] = (0.0, None)
+NOT_WAITING: tuple[float, None, str] = (0.0, None, "")
 
 _decode_ack = msgspec.json.Decoder(_PubAck).decode
 
@@ -52,7 +57,7 @@ class Publisher:
         self._window = anyio.Semaphore(window, fast_acquire=True)
         self._numbers = itertools.count()
         # In the order of their deadlines, for all wait equally long.
-        self._waiting: dict[str, tuple[float, asyncio.Future[int]]] = {}
+        self._waiting: dict[str, tuple[float, asyncio.Future[int], str]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._prefix = ""
         self._subscription: Subscription | None = None
@@ -61,6 +66,7 @@ class Publisher:
         self._prefix = self._connection.client.new_inbox() + "."
         self._subscription = await self._connection.subscribe(self._prefix + "*", self._on_answer)
         self._connection.when_lost(self._lose_answers)
+        self._connection.when_denied(self._deny)
         return self
 
     async def __aexit__(
@@ -71,24 +77,23 @@ class Publisher:
     ) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for _, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(BusUnavailableError("left before the server answered"))
+        self._fail_all(BusUnavailableError, "left before the server answered")
         await self._connection.unsubscribe(self._subscription)
 
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> int:
         """Store one message and return its sequence.
 
         Raises LostRaceError, MessageTooLargeError, ApiError; BusUnavailableError where the
-        connection is closed; NoAnswerError where no answer came in time, or the connection was lost
-        before: then it may be stored or not.
+        connection is closed, or the server does not let this actor publish there; NoAnswerError
+        where no answer came in time, or the connection was lost before: then it may be stored or
+        not.
         """
         check_size(payload, headers, self._connection.client.max_payload)
         async with self._window:
             number = str(next(self._numbers))
             loop = asyncio.get_running_loop()
             future: asyncio.Future[int] = loop.create_future()
-            self._waiting[number] = (loop.time() + self._timeout, future)
+            self._waiting[number] = (loop.time() + self._timeout, future, subject)
             if self._sweeper is None:
                 self._sweeper = loop.call_later(self._timeout, self._sweep)
             try:
@@ -117,15 +122,23 @@ class Publisher:
 
     def _lose_answers(self) -> None:
         """What was published before the connection was lost is answered to nobody."""
-        for _, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(NoAnswerError("the connection was lost before an answer came"))
+        self._fail_all(NoAnswerError, "the connection was lost before an answer came")
+
+    def _deny(self, denied: str) -> None:
+        problem = f"the server does not let {self._connection.actor} publish to {denied}"
+        self._fail_all(BusUnavailableError, f"{problem}: see its permissions", denied)
+
+    def _fail_all(self, kind: type[BatonbusError], problem: str, only: str = "") -> None:
+        """Tell all who wait, or those who publish to one subject (in lower case)."""
+        for _, future, subject in self._waiting.values():
+            if not future.done() and only in {"", subject.lower()}:
+                future.set_exception(kind(problem))
 
     def _sweep(self) -> None:
         """One timer for all messages: one each would cost more than the message."""
         loop = asyncio.get_running_loop()
         self._sweeper = None
-        for deadline, future in self._waiting.values():
+        for deadline, future, _ in self._waiting.values():
             if deadline > loop.time():
                 self._sweeper = loop.call_at(deadline, self._sweep)
                 return
@@ -133,7 +146,7 @@ class Publisher:
                 future.set_exception(NoAnswerError(f"no answer within {self._timeout:g} s"))
 
     async def _on_answer(self, message: Msg) -> None:
-        _, future = self._waiting.get(message.subject[len(self._prefix) :], NOT_WAITING)
+        _, future, _ = self._waiting.get(message.subject[len(self._prefix) :], NOT_WAITING)
         if future is None or future.done():
             return
         if not message.data:
