@@ -14,7 +14,8 @@ ENDS_WITHOUT_RESULT = frozenset({"refused", "dead", "cancelled"})
 
 
 class Line:
-    """One handoff that was sent, and where it has come to: `current` moves on with `then`."""
+    """One handoff that was sent, and where it has come to: `current` moves on with `then`. Once it
+    has ended, an older answer that comes late changes nothing."""
 
     def __init__(self, handoff_id: UUID) -> None:
         self.root = handoff_id
@@ -50,7 +51,7 @@ class Line:
 
     def note_receipt(self, receipt: Receipt) -> None:
         """An answer to the current handoff; the root's first one is what its sender waits for."""
-        if receipt.handoff_id != self.current:
+        if self.ended or receipt.handoff_id != self.current:
             return
         if receipt.handoff_id == self.root and self.first is None:
             self.first = receipt
@@ -61,7 +62,7 @@ class Line:
 
     def note_settlement(self, handoff_id: UUID, by: str, settlement: Settlement) -> None:
         """The current handoff is settled; where it hands on, the next one is current."""
-        if handoff_id != self.current:
+        if self.ended or handoff_id != self.current:
             return
         if self.first is None:
             self.first = Receipt(handoff_id=self.root, state="settled", by=by)

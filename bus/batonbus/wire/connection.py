@@ -226,7 +226,8 @@ async def connect(
         yield connection
     finally:
         connection.leaving = True
-        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+        # A server that is gone cannot be taken leave of.
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2), suppress(OSError, NatsError):
             if client.options:  # else it did not get far enough to be closed
                 await client.close()
 
