@@ -2,7 +2,7 @@
 
 import inspect
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -65,5 +65,5 @@ def _function(spec: str, target: str) -> Runtime:
 
 def _is_async(value: object) -> bool:
     """Whether calling it gives an awaitable: an async function, or an object with such a call."""
-    call = cast("Callable[..., object]", getattr(value, "__call__", None))  # noqa: B004 - its code
+    call = getattr(type(value), "__call__", None)  # noqa: B004 - its code, not whether it is there
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)

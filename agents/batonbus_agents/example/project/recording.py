@@ -8,6 +8,9 @@ from pathlib import Path
 WORK = "WORK-01"
 """The id of its one work."""
 
+SLOW_TASK = "TASK-06"
+"""Its builder takes long enough to be killed in the middle."""
+
 SCRIPT = Path(__file__).with_name("script.toml")
 """What its builders did: for the runtime `script:FILE`."""
 
