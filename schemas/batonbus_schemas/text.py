@@ -83,7 +83,8 @@ def _dispatch(body: Dispatch) -> Sections:
         _facts(
             ("Title", body.title),
             ("Action", body.action),
-            ("Execution mode", body.execution_mode),
+            # A plain assignment has no mode; it is the default only where there is a plan.
+            ("Execution mode", body.execution_mode if body.plan_file or body.task_file else ""),
             ("Project", body.project),
             ("Language", body.language),
             ("Plan", body.plan_file),

@@ -31,6 +31,7 @@ class Hop(Struct, frozen=True, kw_only=True):
     attempt: int
     lease: int
     stage: str
+    rebuild: bool
 
 
 class Receipts(Struct, frozen=True, kw_only=True):
@@ -52,6 +53,17 @@ class WindowRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     task: str | None = None
 
 
+class WorkReport(Struct, frozen=True, kw_only=True):
+    """How the work item ended: its tasks (and those that were not committed), its commits, where
+    its repository is, and whether the repository's own tests pass."""
+
+    tasks: int
+    failed: tuple[str, ...]
+    commits: int
+    repository: str
+    tests_pass: bool
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """The sum of a run. `lost` handoffs are in no final state."""
 
@@ -61,7 +73,19 @@ class Report(Struct, frozen=True, kw_only=True):
     takeovers: int
     receipt_ms: Receipts
     window: tuple[WindowRow, ...]
+    tasks: int
+    failed: tuple[str, ...]
+    commits: int
+    rebuilds: int
+    repository: str
+    tests_pass: bool
     seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Whether everything ended as it should."""
+        whole = self.settled == self.handoffs and self.commits == self.tasks
+        return whole and not self.failed and self.tests_pass
 
 
 class Ancestor(Struct, frozen=True):
@@ -91,7 +115,7 @@ class Run:
 
     def _hop(self, handoff_id: UUID, chain: Chain, delivery: Delivery) -> Hop:
         answered = self._answered_at(handoff_id)
-        ancestors = self._ancestors(handoff_id)
+        ancestors = self._ancestors(handoff_id, delivery.envelope.task)
         shown = {entry.handoff_id for entry in delivery.window}
         return Hop(
             handoff_id=handoff_id,
@@ -107,14 +131,16 @@ class Run:
             attempt=chain.attempt,
             lease=chain.lease,
             stage=chain.stage,
+            rebuild=delivery.envelope.attempt > 1,
         )
 
     def _answered_at(self, handoff_id: UUID) -> float | None:
         events = [step.stored.event for step in self._histories[handoff_id].steps]
         return next((it.at for it in events if it.kind not in {"sent", "delivered"}), None)
 
-    def _ancestors(self, handoff_id: UUID) -> Mapping[UUID, Ancestor]:
-        """Every step before a handoff, the nearest first. The bus itself never walks this far."""
+    def _ancestors(self, handoff_id: UUID, task: str | None) -> Mapping[UUID, Ancestor]:
+        """Every step before a handoff of `task`, the nearest first. The bus itself never walks this
+        far."""
         found: dict[UUID, Ancestor] = {}
         layer = [handoff_id]
         while layer:
@@ -123,7 +149,7 @@ class Run:
             layer = [it.handoff_id for it in parents if it.handoff_id not in found]
             for parent in parents:
                 before = self._delivered(parent.handoff_id)
-                name = before.to if before else str(parent.handoff_id)
+                name = _name(before.to, before.task, task) if before else str(parent.handoff_id)
                 found.setdefault(parent.handoff_id, Ancestor(name, parent.bytes))
         return found
 
@@ -131,7 +157,7 @@ class Run:
         history = self._histories.get(handoff_id)
         return history.delivery.envelope if history and history.delivery else None
 
-    def report(self, hops: list[Hop], seconds: float) -> Report:
+    def report(self, hops: list[Hop], work: WorkReport, seconds: float) -> Report:
         """The sum of a run that took `seconds`."""
         chains = [it.chain for it in self._histories.values()]
         receipts = [hop.receipt_ms for hop in hops if hop.receipt_ms is not None]
@@ -145,12 +171,25 @@ class Run:
                 max=max(receipts, default=0.0),
             ),
             window=tuple(_row(hop) for hop in hops),
+            tasks=work.tasks,
+            failed=work.failed,
+            commits=work.commits,
+            rebuilds=sum(hop.to == "builder" and hop.rebuild for hop in hops),
+            repository=work.repository,
+            tests_pass=work.tests_pass,
             seconds=round(seconds, 1),
         )
 
 
 def _names(delivery: Delivery, level: DetailLevel) -> tuple[str, ...]:
-    return tuple(entry.from_ for entry in delivery.window if entry.level is level)
+    task = delivery.envelope.task
+    shown = [entry for entry in delivery.window if entry.level is level]
+    return tuple(_name(entry.from_, entry.task, task) for entry in shown)
+
+
+def _name(role: str, task: str | None, own_task: str | None) -> str:
+    """Who a step was, as a handoff of `own_task` sees it."""
+    return role if task in {None, own_task} else f"{task} {role}"
 
 
 def _row(hop: Hop) -> WindowRow:

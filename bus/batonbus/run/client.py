@@ -95,7 +95,11 @@ class Client:
             try:
                 sequence = await self.ledger.append(draft, tail=tail)
             except LostRaceError:
-                answer = await self.ask(envelope.id)
+                try:
+                    answer = await self.ask(envelope.id)
+                except BusUnavailableError as error:
+                    # It is stored, and whoever stored it is not this sender.
+                    raise ConflictError(envelope.id, ("sender",)) from error
                 if answer.chain.stage == "none":
                     # Nothing but void events: the id is still free behind them.
                     tail = answer.chain.tail
