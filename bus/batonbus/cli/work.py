@@ -13,7 +13,7 @@ from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line
 from batonbus.cli.running import run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
-from batonbus.cli.work_options import OnDone, Repo, Runtimes, role_named, runtime_specs
+from batonbus.cli.work_options import OnDone, Repo, Runtimes, Variables, role_named, runtime_specs
 from batonbus.rules.chain import OPERATOR
 from batonbus.rules.errors import Bounced, Refuse
 from batonbus.run.bus import serve
@@ -104,6 +104,7 @@ def run_(
     folder: WorkFolder,
     repo: Repo = Path(),
     runtime: Runtimes = None,
+    variables: Variables = None,
     on_done: OnDone = "",
     builders: Builders = 2,
     url: Url = None,
@@ -128,7 +129,7 @@ def run_(
     start_logs(log_level, Level.WARNING)
     output = Output(as_json)
     site = Site(folder=repo.resolve(), fleet=fleet or find_fleet(), url=url)
-    crew = Crew(runtimes=runtime_specs(runtime), on_done=on_done, builders=builders)
+    crew = _crew(runtime, variables, builders, on_done)
     _check_place(folder, site)
     go = partial(_finish, output, partial(run_work, site, folder.name, crew, output.show))
     raise typer.Exit(_run(output, go))
@@ -139,6 +140,7 @@ def request(
     text: Annotated[str, typer.Argument(help="What is wanted, in plain text.")],
     repo: Repo = Path(),
     runtime: Runtimes = None,
+    variables: Variables = None,
     on_done: OnDone = "",
     builders: Builders = 2,
     url: Url = None,
@@ -156,7 +158,7 @@ def request(
     start_logs(log_level, Level.WARNING)
     output = Output(as_json)
     site = Site(folder=repo.resolve(), fleet=fleet or find_fleet(), url=url)
-    crew = Crew(runtimes=runtime_specs(runtime), on_done=on_done, builders=builders)
+    crew = _crew(runtime, variables, builders, on_done)
     go = partial(_finish, output, partial(request_work, site, text, crew, output.show))
     raise typer.Exit(_run(output, go))
 
@@ -240,6 +242,7 @@ def agent(
     role: Annotated[str, typer.Argument(help="specifier, planner, scheduler, builder, …")],
     repo: Repo = Path(),
     runtime: Runtimes = None,
+    variables: Variables = None,
     on_done: OnDone = "",
     id: Annotated[str | None, typer.Option(help="Name of this very agent.")] = None,
     url: Url = None,
@@ -256,7 +259,8 @@ def agent(
     output = Output(as_json=False)
     name = role_named(role)
     runtimes: dict[Role, Runtime] = {
-        it: parse_runtime(spec) for it, spec in runtime_specs(runtime).items()
+        it: parse_runtime(spec, variables=tuple(variables or ()))
+        for it, spec in runtime_specs(runtime).items()
     }
     configure_tracing(name)
 
@@ -292,6 +296,17 @@ async def _finish(output: Output, work: Callable[[], Awaitable[TaskResult]]) -> 
     output.show(clean(result.summary))
     output.emit(result)
     return 0 if result.status == "PASS" else HALTED
+
+
+def _crew(
+    runtime: list[str] | None, variables: list[str] | None, builders: int, on_done: str
+) -> Crew:
+    return Crew(
+        runtimes=runtime_specs(runtime),
+        variables=tuple(variables or ()),
+        builders=builders,
+        on_done=on_done,
+    )
 
 
 def _check_place(folder: Path, site: Site) -> None:

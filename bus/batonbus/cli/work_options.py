@@ -20,6 +20,15 @@ Runtimes = Annotated[
         show_default=False,
     ),
 ]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        help="Environment variable that a runtime's command may see; may be repeated.",
+        show_default=False,
+    ),
+]
 OnDone = Annotated[
     str,
     typer.Option(

@@ -49,9 +49,11 @@ class Site(Struct, frozen=True, kw_only=True):
 
 
 class Crew(Struct, frozen=True, kw_only=True):
-    """How the fleet of a run is made up: the runtime of each role, builders, whom to tell."""
+    """How the fleet of a run is made up: the runtime of each role, the environment variables that
+    their commands see, builders, whom to tell."""
 
     runtimes: Mapping[Role, str] = {}
+    variables: tuple[str, ...] = ()
     builders: int = 2
     on_done: str = ""
 
@@ -220,6 +222,7 @@ def agent_command(repository: Path, role: Role, name: str, crew: Crew) -> list[s
     command += ["--repo", str(repository), "--id", name]
     if spec := crew.runtimes.get(role):
         command += ["--runtime", f"{role}={spec}"]
+        command += [word for it in crew.variables for word in ("--env", it)]
     if crew.on_done:
         command += ["--on-done", crew.on_done]
     return command
