@@ -333,6 +333,12 @@ class Elsewhere:
 
 
 @pytest.fixture
+def unhurried(quick: Settings) -> Settings:
+    """Nobody is given up on while a process of Python starts."""
+    return msgspec.structs.replace(quick, receipt_timeout=10.0, give_up_after=10.0)
+
+
+@pytest.fixture
 def elsewhere(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Elsewhere]]:
     @asynccontextmanager
     async def start(bus: TestBus, id: str) -> AsyncGenerator[Elsewhere]:
@@ -349,11 +355,11 @@ def elsewhere(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Elsew
 
 
 async def test_an_agent_that_is_killed_is_taken_over_from(
-    open_bus: Any, quick: Settings, elsewhere: Any, read_events: Any
+    open_bus: Any, unhurried: Settings, elsewhere: Any, read_events: Any
 ) -> None:
     two = Blocker(id="worker-2")
     two.may_end.set()
-    async with open_bus(settings=quick) as bus, elsewhere(bus, "worker-1") as one:
+    async with open_bus(settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
         sent = await bus.send("worker", "x")
         await one.says("started")
         async with running(bus, two.agent):
@@ -368,11 +374,11 @@ async def test_an_agent_that_is_killed_is_taken_over_from(
 
 
 async def test_an_agent_that_comes_back_under_its_id_takes_up_what_it_had(
-    open_bus: Any, quick: Settings, elsewhere: Any, read_events: Any
+    open_bus: Any, unhurried: Settings, elsewhere: Any, read_events: Any
 ) -> None:
     again = Blocker(id="worker-1")
     again.may_end.set()
-    async with open_bus(settings=quick) as bus:
+    async with open_bus(settings=unhurried) as bus:
         async with elsewhere(bus, "worker-1") as one:
             sent = await bus.send("worker", "x")
             await one.says("started")
@@ -384,13 +390,13 @@ async def test_an_agent_that_comes_back_under_its_id_takes_up_what_it_had(
 
 
 async def test_an_owner_that_was_away_changes_nothing_when_it_comes_back(
-    open_bus: Any, quick: Settings, elsewhere: Any, read_events: Any
+    open_bus: Any, unhurried: Settings, elsewhere: Any, read_events: Any
 ) -> None:
     """Its answer is not stored, and it does not ack the message that another works on: when that
     one hands back, a third one still gets it."""
     two, three = Blocker(id="worker-2"), Blocker(id="worker-3")
     three.may_end.set()
-    async with open_bus(settings=quick) as bus, elsewhere(bus, "worker-1") as one:
+    async with open_bus(settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
         sent = await bus.send("worker", "x")
         await one.says("started")
         one.process.send_signal(signal.SIGSTOP)
