@@ -28,6 +28,10 @@ CONSUMER_NOT_FOUND = 10014
 SETTINGS_KEY = "batonbus.settings"
 WINDOW_MANAGER_CONSUMER = "window-manager"
 
+MANAGER_ACK_WAIT = 5.0
+"""Seconds: an event takes a window manager milliseconds, and what one that died had in hand must be
+delivered by another long before its receipt is due."""
+
 ROLE_PREFIX = "to-"
 
 FORGET_AFTER = 7 * 24 * 3600
@@ -114,7 +118,8 @@ def consumer_config(
 def window_manager_config(fleet: str, settings: Settings) -> dict[str, Any]:
     """No limit on what waits un-acked: held handoffs must not block new ones."""
     filters = [kind_filter(fleet, "sent"), kind_filter(fleet, "settled")]
-    return consumer_config(WINDOW_MANAGER_CONSUMER, filters, settings, -1)
+    config = consumer_config(WINDOW_MANAGER_CONSUMER, filters, settings, -1)
+    return config | {"ack_wait": int(min(settings.ack_wait, MANAGER_ACK_WAIT) * 1e9)}
 
 
 def addressee_config(fleet: str, addressee: str, settings: Settings) -> dict[str, Any]:
