@@ -12,7 +12,7 @@ from fault_bus import FLEET, FaultBus, agent_command, fault_bus, part_command, w
 from fault_sender import KEYS, planned_ids, read_ids
 from ledger_checker import check, read_messages
 
-from batonbus import Bounced, Bus, Sent
+from batonbus import Bounced, Bus, Sent, Settings
 from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus_schemas import Dispatch, Envelope
 
@@ -22,8 +22,8 @@ CRASHING = {
     WINDOW_MANAGER: (part_command(WINDOW_MANAGER), ("delivered", "refused")),
     RECEIPT_KEEPER: (part_command(RECEIPT_KEEPER), ("overdue", "dead")),
     "worker_a": (agent_command("worker_a"), ("accepted", "settled")),
-    "planner_a": (agent_command("planner_a"), ("accepted", "sent", "settled")),
-    "moody_a": (agent_command("moody_a"), ("accepted", "failed", "refused")),
+    "planner_a": (agent_command("planner_a"), ("sent",)),
+    "moody_a": (agent_command("moody_a"), ("failed", "refused")),
     "sender": (["fault_sender.py"], ("sent",)),
 }
 """Each program that crashes: its command, and the kinds of events at which it does."""
@@ -99,3 +99,19 @@ async def test_a_crash_before_or_after_any_step_loses_nothing(tmp_path: Path) ->
     assert complaints == []
     ends = set((tmp_path / "ended").read_text().splitlines())
     assert ends == {f"{handoff} PASS" for handoff in planned_ids()}
+
+
+async def test_what_a_killed_manager_had_in_hand_is_delivered_long_before_a_receipt_is_due(
+    tmp_path: Path,
+) -> None:
+    """By default a lease lasts as long as a receipt may take."""
+    settings = Settings()
+    async with fault_bus(tmp_path, settings) as faults:
+        start(faults, tmp_path, WINDOW_MANAGER)
+        faults.start(RECEIPT_KEEPER, *part_command(RECEIPT_KEEPER))
+        async with Bus(faults.server.url, actor="test", fleet=FLEET) as bus:
+            sent = await bus.send("nobody", "x")
+            delivered = await faults.wait_for_event(sent.handoff_id, "delivered", limit=40)
+            first = (await faults.chain(sent.handoff_id))[0]
+    assert crashed(tmp_path, WINDOW_MANAGER) == {"before delivered", "after delivered"}
+    assert delivered.event.at - first.event.at < settings.receipt_timeout / 2

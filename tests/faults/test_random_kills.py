@@ -21,7 +21,7 @@ async def test_whoever_is_killed_every_handoff_settles_once(seed: int, tmp_path:
     async with fault_bus(tmp_path) as bus:
         bus.start_parts()
         await bus.start_agents("worker_a", "worker_b", "planner_a", "planner_b")
-        sender = bus.start("sender", "fault_sender.py", str(tmp_path), "12")
+        sender = bus.start("sender", "fault_sender.py", str(tmp_path), "10")
         await kill_at_random(bus, random.Random(seed))
 
         async def ended() -> bool:
@@ -50,5 +50,5 @@ async def kill_at_random(bus: FaultBus, chance: random.Random) -> None:
     names = [*bus.programs, SERVER]
     killed = 0
     while killed < KILLS:
-        await anyio.sleep(chance.uniform(0.1, 0.7))
+        await anyio.sleep(chance.uniform(0.1, 0.5))
         killed += bus.kill(chance.choice(names))
