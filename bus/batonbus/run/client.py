@@ -13,6 +13,7 @@ from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
 from batonbus.rules.settings import Settings
 from batonbus.run.asking import ChainAnswer, ask_chain, ask_confirm, ask_hello
+from batonbus.run.changes import Changes
 from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
@@ -57,7 +58,7 @@ class Client:
         self.registry = Registry(connection, publisher, fleet)
         self.lines = Lines()
         self._heard: list[Stored] = []
-        self._has_heard = anyio.Event()
+        self._hearing = Changes()
         self.on_cancel: OnCancel = lambda _handoff_id: None
 
     async def send(self, envelope: Envelope, *, accepted: int | None = None) -> Line:
@@ -176,16 +177,16 @@ class Client:
         if stored.event.kind == "cancelled":
             self.on_cancel(stored.subject.handoff_id)
         # Also of handoffs that no line is at: a line may be just about to move there.
-        if len(self.lines) and stored.event.kind not in {"sent", "delivered"}:
+        if self.lines and stored.event.kind not in {"sent", "delivered"}:
             self._heard.append(stored)
-            self._has_heard.set()
+            self._hearing.tell()
 
     async def confirm(self) -> None:
         """Believe what was heard once a keeper says that it counts: all that came meanwhile in one
         question. What it does not know, the next poll finds in the ledger. Never returns."""
         while True:
-            await self._has_heard.wait()
-            self._has_heard = anyio.Event()
+            while not self._heard:
+                await self._hearing.wait()
             heard, self._heard = self._heard, []
             for some in batched(heard, CONFIRM_BATCH):
                 words = tuple(

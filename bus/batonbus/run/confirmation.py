@@ -12,6 +12,7 @@ import anyio
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain, Event, Kind
+from batonbus.run.changes import Changes
 
 REMEMBERED = 50_000
 """Events that a keeper can confirm; an older one is looked up in the ledger by whoever waits."""
@@ -35,7 +36,7 @@ class Confirmed:
     def __init__(self, size: int = REMEMBERED) -> None:
         self._words: OrderedDict[Word, None] = OrderedDict()
         self._size = size
-        self._grown = anyio.Event()
+        self._grown = Changes()
 
     def note(self, chain: Chain, event: Event) -> None:
         """Remember an event, if it counts in the chain that was just folded up to it."""
@@ -44,8 +45,7 @@ class Confirmed:
         self._words[Word(chain.id, event.tail, event.kind, event.actor)] = None
         if len(self._words) > self._size:
             self._words.popitem(last=False)
-        grown, self._grown = self._grown, anyio.Event()
-        grown.set()
+        self._grown.tell()
 
     async def check(self, words: tuple[Word, ...]) -> tuple[bool, ...]:
         """Which of these count; waits a moment for those that are just being read."""

@@ -59,9 +59,10 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What the owner writes: the event, its payload, and when a failed attempt comes again."""
 
     kind: Literal["settled", "failed", "refused"]
-    content: Settlement | Receipt
+    payload: bytes
     reason: str = ""
     retry_after: float | None = None
+    child_to: str | None = None
 
 
 class Handling:
@@ -116,7 +117,12 @@ class Handling:
             lease=lease,
         )
         draft = self._draft(
-            envelope, "accepted", receipt, attempt=attempt, lease=lease, trace=stored.headers
+            envelope,
+            "accepted",
+            encode(receipt),
+            attempt=attempt,
+            lease=lease,
+            trace=stored.headers,
         )
         sequence = await self._client.ledger.append(draft, tail=chain.tail)
         event = "handoff.taken_over" if chain.stage == "accepted" else "handoff.accepted"
@@ -170,16 +176,18 @@ class Handling:
                 f"the handler returned {type(outcome).__name__}: return a TaskResult, "
                 "or result.then(role, body)"
             )
+        payload = encode(settlement)
         # Structs made in Python are not checked before they are read, and then it is too late.
-        decode(encode(settlement), Settlement)
-        return Answer(kind="settled", content=settlement)
+        decode(payload, Settlement)
+        child_to = settlement.next.to if settlement.next else None
+        return Answer(kind="settled", payload=payload, child_to=child_to)
 
     def _raised(self, lease: Lease, error: BaseException) -> Answer:
         cause, *others = leaves(error)
         if isinstance(cause, Refuse) and not others:
             reason = clip(cause.reason)
             receipt = self._receipt(lease, "refused", reason)
-            return Answer(kind="refused", content=receipt, reason=reason)
+            return Answer(kind="refused", payload=encode(receipt), reason=reason)
         log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
         return self._failed(lease, cause, *others)
 
@@ -189,7 +197,7 @@ class Handling:
         delay = retry_delay(lease.attempt, self._client.settings.retry_delay)
         return Answer(
             kind="failed",
-            content=self._receipt(lease, "failed", reason),
+            payload=encode(self._receipt(lease, "failed", reason)),
             reason=reason,
             retry_after=max(asked, default=delay),
         )
@@ -214,15 +222,14 @@ class Handling:
                 return True
 
     def _answer_draft(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> Draft:
-        following = answer.content.next if isinstance(answer.content, Settlement) else None
         return self._draft(
             lease.envelope,
             answer.kind,
-            answer.content,
+            answer.payload,
             accepted=lease.accepted,
             attempt=lease.attempt,
             reason=answer.reason,
-            following=following,
+            child_to=answer.child_to,
             trace=trace,
         )
 
@@ -239,25 +246,25 @@ class Handling:
         self,
         envelope: Envelope,
         kind: Literal["accepted", "settled", "failed", "refused"],
-        content: Receipt | Settlement,
+        payload: bytes,
         *,
         trace: Mapping[str, str],
         accepted: int | None = None,
         attempt: int | None = None,
         lease: int | None = None,
         reason: str = "",
-        following: Envelope | None = None,
+        child_to: str | None = None,
     ) -> Draft:
         waiter = envelope.reply_to or envelope.sender
         return Draft(
             subject=self._client.subject(envelope.id, kind, envelope.work, waiter),
-            payload=encode(content),
+            payload=payload,
             accepted=accepted,
             attempt=attempt,
             lease=lease,
             waiter=waiter,
             reason=reason,
-            child_to=following.to if following else None,
+            child_to=child_to,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )
 

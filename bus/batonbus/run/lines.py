@@ -2,11 +2,10 @@
 
 from uuid import UUID
 
-import anyio
-
 from batonbus.rules.chain import child_id
 from batonbus.rules.errors import Bounced
 from batonbus.run.asking import ChainAnswer
+from batonbus.run.changes import Changes
 from batonbus.wire.ledger import Stored
 from batonbus_schemas import Receipt, Settlement, TaskResult, decode
 
@@ -24,7 +23,7 @@ class Line:
         self.last: Receipt | None = None
         self.settlement: Settlement | None = None
         self.attempt = 1
-        self._changed = anyio.Event()
+        self._changed = Changes()
         self.waiters = 0
 
     @property
@@ -82,8 +81,7 @@ class Line:
             self.note_receipt(answer.receipt)
 
     def _wake(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        self._changed.tell()
 
 
 class Lines:
@@ -94,6 +92,9 @@ class Lines:
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
 
     def watch(self, line: Line) -> None:
         """Tell this line what is heard of its current handoff from now on."""

@@ -5,7 +5,7 @@ a foreign trace context passes through unchanged.
 """
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 from opentelemetry import propagate, trace
@@ -45,23 +45,24 @@ def is_configured() -> bool:
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
-@contextmanager
 def span(
     name: str,
     kind: SpanKind,
     headers: Mapping[str, str] | None = None,
     attributes: Attributes | None = None,
-) -> Generator[dict[str, str]]:
+) -> AbstractContextManager[dict[str, str]]:
     """A span around the block, child of what `headers` carry (None: of the current span); gives the
     headers that hand its context on."""
     if not is_configured():
-        carried = {k.lower(): v for k, v in (headers or {}).items() if k.lower() in CARRIED}
-        token = _passing.set(_passing.get({}) if headers is None else carried)
-        try:
-            yield _passing.get()
-        finally:
-            _passing.reset(token)
-        return
+        carried = headers or {}
+        return nullcontext({k.lower(): v for k, v in carried.items() if k.lower() in CARRIED})
+    return _record(name, kind, headers, attributes)
+
+
+@contextmanager
+def _record(
+    name: str, kind: SpanKind, headers: Mapping[str, str] | None, attributes: Attributes | None
+) -> Generator[dict[str, str]]:
     parent = None if headers is None else read_context(headers)
     tracer = trace.get_tracer("batonbus")
     with tracer.start_as_current_span(name, parent, kind, attributes):

@@ -10,6 +10,7 @@ from msgspec import Struct
 from batonbus.logs import bind, log
 from batonbus.rules.errors import BatonbusError, BusUnavailableError, NoAnswerError
 from batonbus.run.agent import Agent
+from batonbus.run.changes import Changes
 from batonbus.run.client import Client
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.wire.feed import Feed, Received, open_feed
@@ -39,7 +40,7 @@ class Worker:
         self._running: dict[int, Running] = {}
         """What we own, by its accepted event."""
         self._in_hand: set[Received] = set()
-        self._changed = anyio.Event()
+        self._changed = Changes()
         self._stopping = False
 
     async def run(self, stop: anyio.Event) -> None:
@@ -75,7 +76,7 @@ class Worker:
             await self._leave()
 
     async def _finish(self) -> None:
-        self._wake()
+        self._changed.tell()
         with anyio.move_on_after(self._settings.stop_grace):
             while self._free < self._agent.card.slots:
                 await self._changed.wait()
@@ -89,16 +90,16 @@ class Worker:
         log.info("agent.stopped", agent=self._client.actor)
 
     async def _stay_present(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        changed = self._changed
+        count = self._changed.count
         await self._put_presence()
         task_status.started()
         while True:
             with anyio.move_on_after(self._settings.heartbeat):
-                await changed.wait()
+                await self._changed.wait(since=count)
                 # Many changes at once are one entry.
                 await anyio.sleep(self._settings.heartbeat / 20)
             # Taken before the entry is made: a change while it is on its way is the next one's.
-            changed = self._changed
+            count = self._changed.count
             await self._put_presence()
 
     async def _put_presence(self) -> None:
@@ -109,10 +110,6 @@ class Worker:
             await self._client.registry.put(presence)
         except NoAnswerError as error:
             log.warning("presence.not_put", error=str(error))
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
 
     async def _check_cancelled(self, handoff_id: UUID) -> None:
         """Somebody says that a handoff is over: where the ledger says so too, stop the work."""
@@ -185,13 +182,13 @@ class Worker:
             await received.nak(ELSEWHERE_DELAY)
         finally:
             self._free += 1
-            self._wake()
+            self._changed.tell()
 
     async def _hold(self, lease: Lease, received: Received) -> None:
         """Own the handoff until it is answered, or over without us."""
         scope = anyio.CancelScope()
         self._running[lease.accepted] = Running(lease.envelope.id, scope)
-        self._wake()
+        self._changed.tell()
         try:
             with scope:
                 await self._answer(lease, received)

@@ -77,7 +77,7 @@ class Received:
 
     async def _answer(self, payload: bytes) -> None:
         try:
-            await self._connection.publish(self._message.reply, payload)
+            await self._connection.client.publish(self._message.reply, payload)
         except (NatsError, OSError) as error:
             # Not lost: the server hands the message out again after `ack_wait`.
             log.warning("answer.not_sent", sequence=self.sequence, error=repr(error))

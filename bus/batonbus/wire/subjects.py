@@ -52,21 +52,29 @@ class Subject(Struct, frozen=True):
         """The parts of a subject, or None where it is none of a chain."""
         fleet, _, rest = text.partition(".handoff.")
         handoff_id, *tokens = rest.split(".")
-        if not _is_id(handoff_id):
+        identity = _parse_id(handoff_id)
+        if identity is None:
             return None
-        identity = UUID(handoff_id)
-        if len(tokens) != 4 or tokens[0] not in KINDS or not all(map(_TOKEN.match, tokens)):
+        if len(tokens) != 4 or tokens[0] not in KINDS or not all(map(_is_token, tokens)):
             return cls(fleet, identity, "unknown", NOBODY, NOBODY)
         kind, work, actor, to = tokens
         return cls(fleet, identity, cast("Kind", kind), work, actor, to)
 
 
-def _is_id(text: str) -> bool:
-    """Whether this is an id in its one spelling: another spelling would be another chain."""
+# Kept for a while: a chain's events come close together, and names come again and again.
+@lru_cache(maxsize=4096)
+def _parse_id(text: str) -> UUID | None:
+    """The id, if the text is its one spelling: another spelling would be another chain."""
     try:
-        return str(UUID(text)) == text
+        identity = UUID(text)
     except ValueError:
-        return False
+        return None
+    return identity if str(identity) == text else None
+
+
+@lru_cache(maxsize=4096)
+def _is_token(text: str) -> bool:
+    return _TOKEN.match(text) is not None
 
 
 def stream_name(fleet: str) -> str:
