@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
 from batonbus.run.program import run_program
 from batonbus_schemas import InvalidMessageError, TaskResult, decode
+from batonbus_schemas.xml import read_result
 
 STDERR_SHOWN = 500
 """Characters of stderr that the error of a failed command quotes."""
@@ -27,8 +30,8 @@ def command_agent(
 ) -> Agent:
     """An agent that runs `command` for each handoff, at most `time_limit` seconds long.
 
-    Exit code 0 settles: stdout is a TaskResult as JSON, or else the text of its `what`. Any other
-    exit is a failed attempt. `variables` are further environment variables that it may see.
+    Exit code 0 settles: stdout is a TaskResult as JSON or XML, or else the text of its `what`. Any
+    other exit is a failed attempt. `variables` are further environment variables that it may see.
     """
     agent = Agent(role, id=id, capabilities=capabilities, slots=slots, runtime="command")
 
@@ -53,15 +56,30 @@ async def run_command(
 
 
 def read_output(text: str, name: str) -> TaskResult:
-    """What a command printed, as a result. Raises CommandFailedError where it said nothing."""
-    if not text.strip():
+    """What a command printed, as a result: a TaskResult as JSON or XML, or else the text itself.
+
+    Raises CommandFailedError where it said nothing, or what is meant as a result cannot be read:
+    that might say FAIL, and must not pass as a text.
+    """
+    text = text.strip()
+    if not text:
         raise CommandFailedError(f"{name} ended with exit code 0 and printed nothing")
-    if text.lstrip().startswith("{"):
-        try:
+    try:
+        if "<task-result" in text:
+            return read_result(text).value
+        if _is_result(text):
             return decode(text.encode(), TaskResult)
-        except InvalidMessageError:
-            pass  # not a result but text that looks like JSON: it is the answer itself
-    return TaskResult.passed(what=text.strip())
+    except InvalidMessageError as error:
+        raise CommandFailedError(f"{name} printed a result that cannot be read: {error}") from error
+    return TaskResult.passed(what=text)
+
+
+def _is_result(text: str) -> bool:
+    """Whether this is a JSON object with a status."""
+    try:
+        return "status" in msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def describe(ctx: Context) -> dict[str, str]:

@@ -34,7 +34,11 @@ OUTPUT_LIMIT = 1_000_000
 """Bytes that a command may print; one that prints more is stopped."""
 
 KILL_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL of the process group."""
+"""Seconds between SIGTERM and SIGKILL of the process group, and for what a program left behind to
+close its outputs."""
+
+EXIT_INTERVAL = 0.005
+"""Seconds between two looks at whether a program has ended."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -85,6 +89,7 @@ async def run_program(
         ) from None
     finally:
         await _end_group(process)
+        _close_pipes(process)
     if any(len(output) > OUTPUT_LIMIT for output in outputs):
         raise ProgramError(
             f"{command[0]} printed more than {OUTPUT_LIMIT:,} bytes: write files, and name them"
@@ -115,7 +120,9 @@ async def _converse(process: Process, text: bytes) -> tuple[bytes, bytes]:
         tasks.start_soon(drain, process.stdout, outputs[0])
         tasks.start_soon(drain, process.stderr, outputs[1])
         tasks.start_soon(_feed, process, text)
-        tasks.start_soon(process.wait)
+        await _wait(process)
+        # What it left behind may be writing still, or hold the outputs open for ever.
+        tasks.cancel_scope.deadline = anyio.current_time() + KILL_GRACE
     return bytes(outputs[0]), bytes(outputs[1])
 
 
@@ -139,5 +146,16 @@ async def _end_group(process: Process) -> None:
             except (ProcessLookupError, PermissionError):
                 break
             with anyio.move_on_after(KILL_GRACE):
-                await process.wait()
-        await process.wait()
+                await _wait(process)
+        await _wait(process)
+
+
+async def _wait(process: Process) -> None:
+    """Until the program itself has ended. asyncio's own wait is also for its pipes, which what has
+    left the group may hold for ever."""
+    while process.returncode is None:  # noqa: ASYNC110 - only the child watcher knows
+        await anyio.sleep(EXIT_INTERVAL)
+
+
+def _close_pipes(process: Process) -> None:
+    process._transport.close()  # type: ignore[attr-defined] # pyright: ignore
