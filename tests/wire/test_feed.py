@@ -15,8 +15,9 @@ import pytest
 from batonbus.rules.settings import Settings
 from batonbus.wire import connection as connection_module
 from batonbus.wire import feed as feed_module
+from batonbus.wire import server as server_module
 from batonbus.wire.feed import ConsumerGoneError, Feed, Received, open_feed
-from batonbus.wire.server import EmbeddedServer, free_port
+from batonbus.wire.server import EmbeddedServer, embedded_server, free_port
 from batonbus.wire.topology import ensure_addressee, ensure_topology, role_consumer
 
 pytestmark = pytest.mark.anyio
@@ -213,19 +214,48 @@ async def test_a_request_that_ended_empty_does_not_delay_the_next_message(
             await finish(feed, received)
 
 
-async def test_a_feed_whose_places_are_all_taken_asks_for_nothing(
-    hurried: None, wire: Any, deliver: Any, open_one: Any, info: Any
+@pytest.fixture
+def inboxes(wire: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those that are subscribed to from now on."""
+    seen: list[str] = []
+    subscribe = wire.connection.subscribe
+
+    async def note(subject: str, *more: Any, **options: Any) -> Any:
+        seen.append(subject)
+        return await subscribe(subject, *more, **options)
+
+    monkeypatch.setattr(wire.connection, "subscribe", note)
+    return seen
+
+
+async def test_a_request_that_ended_empty_is_followed_by_another_on_the_same_inbox(
+    hurried: None, wire: Any, open_one: Any, deliver: Any, inboxes: list[str]
+) -> None:
+    await ensure_addressee(wire.connection, wire.fleet, "builder", PATIENT)
+    async with open_one(window=2) as feed:
+        with anyio.move_on_after(1.5):
+            await feed.receive()
+        await deliver()
+        await take(feed, 1)
+    assert len(inboxes) == 1
+
+
+async def test_a_feed_whose_places_are_all_taken_asks_for_nothing_and_then_at_once(
+    hurried: None, wire: Any, deliver: Any, open_one: Any, inboxes: list[str]
 ) -> None:
     await deliver()
     async with open_one() as feed:
         (received,) = await take(feed, 1)
         asked = wire.connection.client.stats["out_msgs"]
         with anyio.move_on_after(0.8):  # many heartbeats, had it asked
-            await anyio.sleep_forever()
+            await feed.receive()
         assert wire.connection.client.stats["out_msgs"] == asked
         await finish(feed, received)
+        with anyio.move_on_after(0.05):  # it does not doubt the request that it has just made
+            await feed.receive()
         await deliver()
         await take(feed, 1, limit=1)
+    assert len(inboxes) == 1
 
 
 # Breaks.
@@ -267,7 +297,10 @@ async def test_a_place_given_back_while_the_server_is_away_is_filled_after_its_r
                 (held,) = await take(feed, 1)
                 await server.stop()
                 await until(lambda: wire.connection.connected_for == 0)
+                written = wire.connection.client.stats["out_msgs"]
                 await finish(feed, held)
+                # Only the ack: a request would be sent later, for an inbox of before.
+                assert wire.connection.client.stats["out_msgs"] == written + 1
                 await server.start()
                 await until(lambda: wire.connection.session == 1)
                 await wire.ledger.append(wire.draft("delivered", actor="window-manager"), tail=0)
@@ -326,6 +359,39 @@ async def test_a_consumer_that_never_was_ends_a_feed(wire: Any, open_one: Any) -
             await feed.receive()
 
 
+PERMISSIONS = """
+authorization: {{ users: [
+  {{ user: boss, password: x }}
+  {{ user: builder, password: x, permissions: {{ publish: {{ deny: "$JS.API.CONSUMER.INFO.>" }} }} }}
+] }}
+"""
+
+
+async def test_who_may_not_ask_for_its_consumer_still_learns_that_it_is_deleted(
+    tmp_path: Any, open_wire: Any, open_one: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def delete(boss: Any) -> None:
+        name = f"{boss.ledger.stream}.{CONSUMER}"
+        with anyio.fail_after(5):
+            while b'"num_waiting":0' in await boss.connection.api(f"CONSUMER.INFO.{name}"):
+                await anyio.lowlevel.checkpoint()
+        await boss.connection.api(f"CONSUMER.DELETE.{name}")
+
+    monkeypatch.setattr(server_module, "CONFIGURATION", server_module.CONFIGURATION + PERMISSIONS)
+    async with (
+        embedded_server(tmp_path) as server,
+        open_wire(f"nats://boss:x@127.0.0.1:{server.port}") as boss,
+        open_wire(f"nats://builder:x@127.0.0.1:{server.port}", "builder") as builder,
+        anyio.create_task_group() as tasks,
+    ):
+        await ensure_topology(boss.connection, boss.fleet)
+        await ensure_addressee(boss.connection, boss.fleet, "builder", PATIENT)
+        tasks.start_soon(delete, boss)
+        with anyio.fail_after(5), pytest.RaisesGroup(ConsumerGoneError):
+            async with open_one(by=builder) as feed:
+                await feed.receive()
+
+
 # The end.
 
 
@@ -376,7 +442,7 @@ async def test_what_was_on_its_way_when_a_feed_stopped_is_handed_back_too(
             await finish(feed, it)
     async with open_one(window=256) as other:
         for _ in range(1000 - received):
-            (message,) = await take(other, 1, limit=2)
+            (message,) = await take(other, 1, limit=10)
             await finish(other, message)
 
 

@@ -102,7 +102,7 @@ class Connection:
         self._when_lost.append(call)
 
     def when_denied(self, call: Callable[[str], None]) -> None:
-        """Call this with each subject (in lower case) that the server lets us not publish to."""
+        """Call this with each subject (in lower case) that we may not publish to."""
         self._when_denied.append(call)
 
     def failed(self, error: Exception) -> None:
