@@ -359,11 +359,11 @@ def test_a_receiver_cannot_turn_the_answers_to_somebody_else() -> None:
     assert (chain.waiter, chain.addressee) == (ASKER, "role")
 
 
-def test_a_chain_knows_when_it_began_and_when_it_changed() -> None:
+def test_a_chain_knows_its_work_when_it_began_and_when_it_changed() -> None:
     chain = Chain(id=ID)
-    chain = step(chain, following(chain, "sent", at=5.0))
+    chain = step(chain, following(chain, "sent", at=5.0, work="WORK-01"))
     chain = step(chain, following(chain, "delivered", at=7.5))
-    assert (chain.began, chain.changed) == (5.0, 7.5)
+    assert (chain.began, chain.changed, chain.work) == (5.0, 7.5, "WORK-01")
     assert fold(chain, [following(chain, "settled", at=9.0)]).changed == 7.5
 
 

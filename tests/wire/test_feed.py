@@ -362,7 +362,9 @@ async def test_a_consumer_that_never_was_ends_a_feed(wire: Any, open_one: Any) -
 PERMISSIONS = """
 authorization: {{ users: [
   {{ user: boss, password: x }}
-  {{ user: builder, password: x, permissions: {{ publish: {{ deny: "$JS.API.CONSUMER.INFO.>" }} }} }}
+  {{ user: builder, password: x, permissions: {{
+    publish: {{ deny: "$JS.API.CONSUMER.INFO.>" }}
+  }} }}
 ] }}
 """
 

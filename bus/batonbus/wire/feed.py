@@ -26,8 +26,8 @@ EXPIRES = 30.0
 IDLE_HEARTBEAT = 2.0
 """Seconds; the server sends one when it has nothing else, so that a dead request is noticed."""
 
-
 MakeConsumer = Callable[[int], Awaitable[str]]
+"""Makes a consumer behind this sequence and returns its name."""
 
 
 class ConsumerGoneError(BusUnavailableError):
@@ -87,8 +87,8 @@ class Feed:
     """Messages of one consumer. At most `window` are requested, buffered or not yet released:
     `release` gives each one's place back.
 
-    `consumer` names a durable consumer; or it makes one, given the sequence of the last message,
-    each time that what was requested may be lost.
+    `consumer` names a durable consumer; or it makes one behind the last message, each time that
+    what was requested may be lost.
     """
 
     def __init__(
