@@ -4,7 +4,7 @@ from uuid import UUID
 
 import anyio
 from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 from msgspec import Struct
 
 from batonbus.logs import bind, log
@@ -62,8 +62,10 @@ class Worker:
                     own_feed as own,
                     anyio.create_task_group() as handlers,
                 ):
-                    handlers.start_soon(self._receive, role, True, handlers)
-                    handlers.start_soon(self._receive, own, False, handlers)
+                    # As many loops as slots: a task for each message would cost more than it.
+                    for _ in range(card.slots):
+                        handlers.start_soon(self._receive, role, True)
+                        handlers.start_soon(self._receive, own, False)
                     log.info("agent.started", agent=card.id, role=card.role)
                     await stop.wait()
                     self._stopping = True
@@ -122,7 +124,7 @@ class Worker:
         except BatonbusError as error:
             log.warning("cancelling.not_checked", handoff=str(handoff_id), error=str(error))
 
-    async def _receive(self, feed: Feed, shared: bool, handlers: TaskGroup) -> None:
+    async def _receive(self, feed: Feed, shared: bool) -> None:
         """`shared`: other agents read this feed too, and may have a slot where we have none."""
         while True:
             try:
@@ -130,9 +132,9 @@ class Worker:
             except anyio.EndOfStream:
                 return
             if shared and self._free == 0:
-                handlers.start_soon(self._leave_to_others, feed, received)
+                await self._leave_to_others(feed, received)
             else:
-                handlers.start_soon(self._take, feed, received)
+                await self._take(feed, received)
 
     async def _leave_to_others(self, feed: Feed, received: Received) -> None:
         """Our other feed took the last slot. The place in this feed stays taken until we have a
