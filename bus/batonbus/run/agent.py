@@ -22,7 +22,7 @@ class Agent:
     `id` names this very agent (unique in its fleet; default: the role and a random suffix),
     `capabilities` what contract v1 may expect of it, `slots` how many handoffs it works on at a
     time, `policy_role` the row of the context policy that applies to it.
-    Raises InvalidTokenError where a name cannot stand in a subject.
+    Raises InvalidTokenError where a name cannot stand in a subject, ValueError without a slot.
     """
 
     def __init__(
@@ -35,9 +35,12 @@ class Agent:
         policy_role: str | None = None,
         runtime: str = "python",
     ) -> None:
+        check_token("role", role)
+        if slots < 1:
+            raise ValueError(f"agent {id or role} has {slots} slots: it needs at least 1 to work")
         self.card = AgentCard(
-            id=check_token("agent", id or f"{role}-{uuid4().hex[:8]}"),
-            role=check_token("role", role),
+            id=check_token("agent", id or f"{role[:55]}-{uuid4().hex[:8]}"),
+            role=role,
             capabilities=tuple(capabilities),
             slots=slots,
             policy_role=policy_role,

@@ -1,7 +1,7 @@
 """A connected actor that may not read the ledger: it writes its own events, hears what is for it,
 and asks the bus for the rest."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -37,6 +37,8 @@ COMPARED = ("to", "work", "task", "after", "body")
 CONFIRM_BATCH = 256
 """Events in one question to a keeper."""
 
+NO_TRACE: Mapping[str, str] = {}
+
 OnCancel = Callable[[UUID], object]
 
 
@@ -61,9 +63,16 @@ class Client:
         self._hearing = Changes()
         self.on_cancel: OnCancel = lambda _handoff_id: None
 
-    async def send(self, envelope: Envelope, *, accepted: int | None = None) -> Line:
+    async def send(
+        self,
+        envelope: Envelope,
+        *,
+        accepted: int | None = None,
+        carried: Mapping[str, str] = NO_TRACE,
+    ) -> Line:
         """Store a handoff and watch its line. The same content under the same id is the same
-        handoff: its answers come at once.
+        handoff: its answers come at once. `carried` is the trace context that goes on where
+        nobody records spans.
 
         Raises InvalidMessageError, ConflictError, MessageTooLargeError.
         """
@@ -82,7 +91,7 @@ class Client:
                     attempt=envelope.attempt,
                     waiter=envelope.reply_to or self.actor,
                     addressee=envelope.to,
-                    trace=trace,
+                    trace=trace or carried,
                 )
                 await self._store(draft, envelope, line)
         except BaseException:

@@ -1,6 +1,6 @@
 """What a handler is given beside the body: its text, its window, and the way to ask others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
@@ -15,9 +15,18 @@ from batonbus_schemas.bodies import as_body
 class Context:
     """One handoff as its handler sees it."""
 
-    def __init__(self, client: Client, delivery: Delivery, *, accepted: int, attempt: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        delivery: Delivery,
+        *,
+        accepted: int,
+        attempt: int,
+        trace: Mapping[str, str],
+    ) -> None:
         self._client = client
         self._accepted = accepted
+        self._trace = trace
         self.envelope: Envelope = delivery.envelope
         self.window: tuple[WindowEntry, ...] = delivery.window
         self.attempt = attempt
@@ -64,4 +73,5 @@ class Context:
             attempt=attempt,
             deadline=deadline,
         )
-        return Sent(self._client, await self._client.send(envelope, accepted=self._accepted))
+        line = await self._client.send(envelope, accepted=self._accepted, carried=self._trace)
+        return Sent(self._client, line)

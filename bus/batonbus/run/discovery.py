@@ -36,4 +36,4 @@ def local_url(folder: Path) -> str | None:
 
 def find_fleet() -> str:
     """The fleet's name: `BATONBUS_FLEET`, else the default."""
-    return os.environ.get("BATONBUS_FLEET", DEFAULT_FLEET)
+    return os.environ.get("BATONBUS_FLEET") or DEFAULT_FLEET

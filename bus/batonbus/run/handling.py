@@ -144,7 +144,11 @@ class Handling:
                     takes = " or ".join(it.__name__ for it in self._agent.accepts)
                     raise Refuse(f"takes {takes}, not {type(envelope.body).__name__}")
                 context = Context(
-                    self._client, lease.delivery, accepted=lease.accepted, attempt=lease.attempt
+                    self._client,
+                    lease.delivery,
+                    accepted=lease.accepted,
+                    attempt=lease.attempt,
+                    trace=trace,
                 )
                 outcome = await self._agent.handler(envelope.body, context)
                 return self._settled(lease, outcome), trace

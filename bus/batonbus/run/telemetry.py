@@ -6,7 +6,6 @@ a foreign trace context passes through unchanged.
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
@@ -14,9 +13,6 @@ from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import ProxyTracerProvider, SpanKind
 
 CARRIED = frozenset({"traceparent", "tracestate", "baggage"})
-
-_passing: ContextVar[dict[str, str]] = ContextVar("passing")
-"""What a handler's own sends carry on where there are no spans."""
 
 Attributes = Mapping[str, str | int]
 
