@@ -157,9 +157,14 @@ class FaultBus:
         """Kill a program, or the server, with -9; False where it does not live at this moment."""
         if name != SERVER:
             return self.programs[name].send_signal(signal.SIGKILL)
-        if self.server.pid:
-            os.kill(self.server.pid, signal.SIGKILL)
-        return bool(self.server.pid)
+        pid = self.server.pid
+        if pid == 0:  # between two lives; to signal it would hit our own process group
+            return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
 
     def effects(self) -> list[tuple[UUID, int]]:
         """Each effect that an agent had: the handoff, and the accepted event that it was under."""
