@@ -27,6 +27,9 @@ AGENTS = {
 }
 """The example's agents: their ids, and their names in its module."""
 
+DIAMOND = "spread"
+"""The work of the diamond; the contract's line has none."""
+
 
 class ExampleFleet:
     """The running processes, by the agents' ids."""
@@ -65,7 +68,7 @@ async def hand_over(bus: Bus) -> None:
     contract = read_handoff(example_contract(), sender=bus.client.actor)
     line = await bus.send_envelope(contract)
     brief = Dispatch(brief="Agree on the spread, in four tasks.")
-    diamond = await bus.send("closer", brief, work="spread")
+    diamond = await bus.send("closer", brief, work=DIAMOND)
     await gather(line, diamond)
 
 

@@ -21,6 +21,7 @@ class Hop(Struct, frozen=True, kw_only=True):
     handoff_id: UUID
     from_: str
     to: str
+    work: str
     task: str | None
     full: tuple[str, ...]
     summary: tuple[str, ...]
@@ -121,6 +122,7 @@ class Run:
             handoff_id=handoff_id,
             from_=delivery.envelope.sender,
             to=delivery.envelope.to,
+            work=delivery.envelope.work,
             task=delivery.envelope.task,
             full=_names(delivery, DetailLevel.FULL),
             summary=_names(delivery, DetailLevel.SUMMARY),

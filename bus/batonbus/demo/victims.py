@@ -2,8 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
-from uuid import UUID
+from collections.abc import Callable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -11,7 +10,6 @@ from msgspec import Struct
 
 from batonbus.narration import Narrator, Say
 from batonbus.wire.ledger import Stored
-from batonbus_schemas import Delivery, decode
 
 KILL_AFTER = 0.4
 """Seconds that an agent has worked when it is killed."""
@@ -26,32 +24,38 @@ class Victim(Struct, frozen=True, kw_only=True):
 
 
 class Witness(Narrator):
-    """A narrator that kills whom it was told to, once each."""
+    """A narrator that kills whom it was told to, once each; `lines` are the works' names."""
 
-    def __init__(self, say: Say, tasks: TaskGroup, victims: list[Victim]) -> None:
-        super().__init__(say)
-        self._say_death = say
+    def __init__(
+        self,
+        say: Say,
+        since: float,
+        lines: Mapping[str, str],
+        tasks: TaskGroup,
+        victims: list[Victim],
+    ) -> None:
+        super().__init__(say, since=since)
+        self._lines = lines
         self._tasks = tasks
         self._waiting = list(victims)
-        self._at: dict[UUID, tuple[str, str | None]] = {}
 
     def hear(self, stored: Stored) -> None:
         """One event of the ledger."""
         super().hear(stored)
-        handoff_id = stored.subject.handoff_id
-        if stored.event.kind == "delivered":
-            self._at[handoff_id] = (stored.event.to, decode(stored.payload, Delivery).envelope.task)
-        elif stored.event.kind == "accepted" and handoff_id in self._at:
-            self._choose(stored.event.actor, *self._at[handoff_id])
-
-    def _choose(self, actor: str, role: str, task: str | None) -> None:
+        envelope = self.delivered.get(stored.subject.handoff_id)
+        if stored.event.kind != "accepted" or envelope is None:
+            return
         for victim in self._waiting:
-            if victim.role == role and victim.task in {None, task}:
+            if victim.role == envelope.to and victim.task in {None, envelope.task}:
                 self._waiting.remove(victim)
-                self._tasks.start_soon(self._kill, actor, victim.pid(actor))
+                self._tasks.start_soon(self._kill, stored, victim.pid(stored.event.actor))
                 return
 
-    async def _kill(self, actor: str, pid: int) -> None:
+    def name(self, stored: Stored) -> str:
+        """The line that a handoff belongs to."""
+        return self._lines[stored.event.work]
+
+    async def _kill(self, accepted: Stored, pid: int) -> None:
         await anyio.sleep(KILL_AFTER)
         os.kill(pid, signal.SIGKILL)
-        self._say_death(f"{'':9}kill -9 {actor}, in the middle of its work")
+        self.tell(accepted, f"kill -9 {accepted.event.actor}, in the middle of its work")
