@@ -6,14 +6,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
 
 from batonbus_agents.git import (
-    STATE_FOLDER,
     Change,
     Changes,
     Entry,
@@ -85,8 +84,8 @@ async def locked_checkout(git: Git, git_dir: Path, lock: Path) -> AsyncGenerator
             f"{git.folder} (an open commit message?), or delete this file if none does"
         )
     try:
-        with tempfile.TemporaryDirectory(prefix="batonbus-") as folder:
-            yield Checkout(git, git_dir, Path(folder))
+        with _aside(state_folder(git.folder)) as folder:
+            yield Checkout(git, git_dir, folder)
     finally:
         if _is_link(lock, index_lock):
             index_lock.unlink()
@@ -107,6 +106,16 @@ async def _comes_true(check: Callable[[], bool], time_limit: float) -> bool:
     return False
 
 
+@contextmanager
+def _aside(state: Path) -> Generator[Path]:
+    """A folder on the disk of the work tree, so that its files can be moved into place whole. Those
+    of killed processes are deleted, not taken: a git that they left may still write there."""
+    for left in state.glob("checkout-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="checkout-", dir=state) as folder:
+        yield Path(folder)
+
+
 class Checkout:
     """A checkout with its index locked. `prepare` does all that can fail, `install` is short."""
 
@@ -116,7 +125,7 @@ class Checkout:
         self._with_index = self._git.given(GIT_INDEX_FILE=folder / "index")
         self._index = git_dir / "index"
         self._new_index = folder / "index"
-        self._staged = git.folder / STATE_FOLDER / "checkout"
+        self._files = folder / "files"
         self._to_place: dict[str, Change] = {}
         self._stamps: dict[str, _Stamp] = {}
 
@@ -151,7 +160,6 @@ class Checkout:
             replacement = self._index.with_name("batonbus.index")
             shutil.copy2(self._new_index, replacement)  # its time is what git judges files by
             replacement.replace(self._index)
-        shutil.rmtree(self._staged, ignore_errors=True)
 
     async def _matching(self, changes: Changes) -> set[str]:
         """The paths at which the work tree holds just the new side of `changes`."""
@@ -175,18 +183,15 @@ class Checkout:
             found[path] = Entry(mode, oid) if stage == "0" else Entry("unmerged", oid)
         return found
 
-    async def _stage(self, changes: Mapping[str, Change]) -> None:
+    async def _stage(self, changes: Changes) -> None:
         """Write the new files aside, as the user's git would write them."""
-        shutil.rmtree(self._staged, ignore_errors=True)
-        if not changes:
-            return
-        state_folder(self.path)
         with temporary_index(self._git) as git:
             await put(git, changes)
             paths = "".join(f"{path}\0" for path in changes)
-            await git("checkout-index", "-z", "--stdin", f"--prefix={self._staged}/", text=paths)
+            prefix = f"--prefix={self._files}/"
+            await git("checkout-index", "-z", "--force", "--stdin", prefix, text=paths)
 
-    async def _make_index(self, changes: Mapping[str, Change]) -> None:
+    async def _make_index(self, changes: Changes) -> None:
         if self._index.exists():
             shutil.copy2(self._index, self._new_index)
             await put(self._with_index, changes)
@@ -220,7 +225,7 @@ class Checkout:
         if place.is_dir() and not place.is_symlink():
             _remove_empty_below(place)
         place.parent.mkdir(parents=True, exist_ok=True)
-        (self._staged / path).replace(place)
+        (self._files / path).replace(place)
 
 
 def _stamp(place: Path) -> _Stamp:

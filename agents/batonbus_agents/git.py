@@ -1,7 +1,8 @@
 """The `git` program: its environment, its trees and refs, and what can go wrong with them.
 
-A user's configuration keeps its say on what the project's files are (ignore rules, attributes,
-filters such as LFS, the author's name), and on nothing else.
+A user's configuration, and the system's, keep their say on what the project's files are (ignore
+rules, attributes, filters such as LFS), on who the author is and which folders are trusted, and on
+nothing else: whatever could change an answer or run a program besides is set in each call.
 """
 
 import re
@@ -44,8 +45,6 @@ _SETTINGS = (
     "trailer.separators=:",
 )
 _VARIABLES = {
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_EDITOR": "false",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -185,19 +184,21 @@ async def find_commit(git: Git, name: str) -> str | None:
     return ended.stdout.strip() or None
 
 
-async def update_refs(git: Git, *commands: str, reason: str = "") -> Ended:
-    """Run commands of `update-ref --stdin` as one transaction; the exit code tells the outcome.
+async def update_refs(git: Git, *commands: str, reason: str = "") -> None:
+    """Run commands of `update-ref --stdin` as one transaction. Raises GitError.
 
     Git waits REF_LOCK_WAIT for a lock. One that is older than OLD_LOCK was left by a process that
     was killed, and is removed.
     """
     call = ("update-ref", *(("-m", reason) if reason else ()), "--stdin")
     text = "".join(f"{command}\n" for command in commands)
-    ended = await git.ended(*call, text=text)
-    locked = _LOCKED.search(ended.stderr)
-    if ended.code and locked and _remove_old(Path(locked["file"])):
-        ended = await git.ended(*call, text=text)
-    return ended
+    try:
+        await git(*call, text=text)
+    except GitError as error:
+        locked = _LOCKED.search(error.detail)
+        if locked is None or not _remove_old(Path(locked["file"])):
+            raise
+        await git(*call, text=text)
 
 
 def _remove_old(lock: Path) -> bool:

@@ -33,6 +33,7 @@ from batonbus_agents.worktree import (
     delete_worktree,
     list_tasks,
     open_worktree,
+    task_ref,
 )
 
 __all__ = ["CommitRefusedError", "Repository"]
@@ -111,10 +112,8 @@ class Repository:
         """One commit on the branch, with the declared files as the snapshot has them; its hash.
 
         Killed at any instant and called again, it ends with the same one commit, and with the
-        user's checkout brought along. A checkout that still has the old version of a committed file
-        is taken for one that was left behind so.
-
-        Raises CommitRefusedError, before anything is changed; RepositoryError and GitError.
+        user's checkout brought along. Raises CommitRefusedError, before anything is changed;
+        RepositoryError and GitError.
         """
         order = Order(_label(work, task), tuple(declared), snapshot, message)
         lock = self.common_dir / "batonbus.lock"
@@ -123,7 +122,7 @@ class Repository:
                 tip = await self.tip()
                 commit = (await self._commits_of(work, tip)).get(task)
                 if commit is not None:
-                    await self._bring_along(checkout, commit, tip)
+                    await self._bring_along(checkout, commit, tip, order.label)
                     return commit
                 commit = await self._commit(order, tip, checkout)
                 if commit is not None:
@@ -183,27 +182,39 @@ class Repository:
             if await self._advance(tip, commit, order.label):
                 if checkout:
                     await checkout.install()
+                await self._note_brought(order.label, commit)
                 return commit
         return None
 
     async def _advance(self, tip: str, commit: str, label: str) -> bool:
         """Move the branch; False where it is not at `tip` any more."""
         command = f"update {self.ref} {commit} {tip}"
-        ended = await update_refs(self.git, command, reason=f"batonbus: {label}")
-        if ended.code and await self.tip() == tip:
-            raise GitError("update-ref", self.path, ended.stderr)
-        return not ended.code
+        try:
+            await update_refs(self.git, command, reason=f"batonbus: {label}")
+        except GitError:
+            if await self.tip() == tip:
+                raise
+            return False
+        return True
 
-    async def _bring_along(self, checkout: Checkout | None, commit: str, tip: str) -> None:
-        """Bring the checkout to `tip` in the files of `commit`, as its own call may not have."""
-        parent = await find_commit(self.git, f"{commit}^")
-        if checkout is None or parent is None:
+    async def _bring_along(
+        self, checkout: Checkout | None, commit: str, tip: str, label: str
+    ) -> None:
+        """Bring the checkout to `tip` in the files of `commit`, which was killed before it could.
+
+        Once this is noted, an old version in the checkout is the user's will."""
+        if await find_commit(self.git, task_ref(label, "commit")) == commit:
             return
-        files = await tree_changes(self.git, parent, commit)
-        changes = await tree_changes(self.git, parent, tip, files)
-        if changes:
-            await checkout.prepare(changes)
-            await checkout.install()
+        parent = await find_commit(self.git, f"{commit}^")
+        if checkout and parent:
+            files = await tree_changes(self.git, parent, commit)
+            if changes := await tree_changes(self.git, parent, tip, files):
+                await checkout.prepare(changes)
+                await checkout.install()
+        await self._note_brought(label, commit)
+
+    async def _note_brought(self, label: str, commit: str) -> None:
+        await update_refs(self.git, f"update {task_ref(label, 'commit')} {commit}")
 
 
 def _label(work: str, task: str) -> str:

@@ -78,13 +78,11 @@ class Worktree:
             await git("add", "--all")
             tree = await git("write-tree")
         commit = await self.git("commit-tree", tree, "-p", self.base, "-m", self._ref(attempt))
-        ended = await update_refs(
+        await update_refs(
             self.git,
             f"update {self._ref(attempt)} {commit}",
             *(f"delete {self._ref(it)}" for it in later),
         )
-        if ended.code:
-            raise GitError("update-ref", self.path, ended.stderr)
         return await self._read(commit)
 
     async def find_snapshot(self, attempt: int) -> Snapshot | None:
@@ -129,7 +127,12 @@ class Worktree:
         return [int(ref.removeprefix(prefix)) for ref in refs.split()]
 
     def _ref(self, attempt: int | str) -> str:
-        return f"{_REFS}{self.label}/attempt-{attempt}"
+        return task_ref(self.label, f"attempt-{attempt}")
+
+
+def task_ref(label: str, name: str) -> str:
+    """A ref of ours: `base`, `attempt-<n>`, or `commit`, set when the checkout has the commit."""
+    return f"{_REFS}{label}/{name}"
 
 
 def file_changes(changes: Changes) -> tuple[FileChange, ...]:
@@ -167,15 +170,17 @@ async def open_worktree(git: Git, path: Path, label: str, branch_ref: str) -> Wo
 
 
 async def _base(git: Git, label: str, branch_ref: str) -> str:
-    ref = f"{_REFS}{label}/base"
+    ref = task_ref(label, "base")
     if base := await find_commit(git, ref):
         return base
     tip = await git("rev-parse", "--verify", branch_ref)
-    ended = await update_refs(git, f"create {ref} {tip}")
-    base = await find_commit(git, ref)  # another's, if it was first
-    if base is None:
-        raise GitError("update-ref", git.folder, ended.stderr)
-    return base
+    try:
+        await update_refs(git, f"create {ref} {tip}")
+    except GitError:
+        if base := await find_commit(git, ref):
+            return base  # another was first
+        raise
+    return tip
 
 
 async def _find_git_dir(git: Git, path: Path) -> Path | None:
@@ -193,7 +198,7 @@ async def _find_git_dir(git: Git, path: Path) -> Path | None:
 
 def _is_whole(path: Path, top: Path, common: Path, its_common: Path, git_dir: Path) -> bool:
     """Git found `path` itself, of our repository, and has not left its lock of a half-made one."""
-    ours = top == path.resolve() and its_common.resolve() == common.resolve()
+    ours = top == path.parent.resolve() / path.name and its_common.resolve() == common.resolve()
     return ours and not (git_dir / "locked").exists()
 
 
@@ -217,13 +222,11 @@ def _delete_folder(path: Path) -> None:
 
 async def list_tasks(git: Git, work: str) -> list[str]:
     """The tasks of a work that have a base."""
-    refs = await git("for-each-ref", "--format=%(refname)", f"{_REFS}{work}/*/base")
+    refs = await git("for-each-ref", "--format=%(refname)", task_ref(f"{work}/*", "base"))
     return [ref.split("/")[-2] for ref in refs.split()]
 
 
 async def delete_refs(git: Git, label: str) -> None:
     """Forget the base and the attempts of a task. Raises GitError."""
-    refs = await git("for-each-ref", "--format=delete %(refname)", f"{_REFS}{label}/")
-    ended = await update_refs(git, *refs.splitlines())
-    if ended.code:
-        raise GitError("update-ref", git.folder, ended.stderr)
+    refs = await git("for-each-ref", "--format=delete %(refname)", task_ref(label, ""))
+    await update_refs(git, *refs.splitlines())
