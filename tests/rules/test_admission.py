@@ -149,3 +149,9 @@ def test_capabilities_that_no_agent_declares_are_named(
             problem=f"no agent listening as builder {problem}",
         )
     ]
+
+
+def test_an_attempt_that_nobody_may_make_is_refused() -> None:
+    envelope = Envelope(id=UUID(int=1), sender="a", to="b", body=Dispatch(brief="x"), attempt=4)
+    said = check_origin(envelope, actor="a", handoff_id=str(envelope.id), to="b")
+    assert [it.path for it in said] == ["$.attempt"]

@@ -6,6 +6,7 @@ Each check returns every violation that it finds; an empty answer admits the han
 from collections.abc import Sequence
 from datetime import datetime
 
+from batonbus.rules.chain import ATTEMPT_LIMIT
 from batonbus_schemas import Envelope, HandoffV1, Presence, Violation
 
 
@@ -21,6 +22,9 @@ def check_origin(envelope: Envelope, *, actor: str, handoff_id: str, to: str) ->
         for path, (text, subject) in said.items()
         if text != subject
     ]
+    if envelope.attempt > ATTEMPT_LIMIT:
+        problem = f"is {envelope.attempt}, and nobody works more than {ATTEMPT_LIMIT} times on it"
+        problems.append(Violation(path="$.attempt", problem=problem))
     if envelope.stage_parents or envelope.task_parents:
         problems.append(
             Violation(path="$", problem="parents are filled by the bus: name handoffs in `after`")

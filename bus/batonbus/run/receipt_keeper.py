@@ -9,6 +9,7 @@ import time
 from uuid import UUID
 
 import anyio
+from msgspec.structs import replace
 
 from batonbus.logs import bind, log
 from batonbus.rules.chain import RECEIPT_KEEPER, Chain
@@ -96,9 +97,11 @@ class ReceiptKeeper:
 
     def _expect_child(self, parent: Chain, to: str | None, at: float) -> None:
         """A settled handoff's next one is open from that very event on."""
-        if parent.child is not None and parent.child not in self._open:
-            child = Chain(
-                id=parent.child,
+        if parent.child is not None:
+            # A void event of a stranger may stand there already.
+            known = self._open.get(parent.child, Chain(id=parent.child))
+            child = replace(
+                known,
                 began=at,
                 changed=at,
                 work=parent.work,
@@ -132,13 +135,14 @@ class ReceiptKeeper:
     async def _live_agents(self) -> list[Presence] | None:
         """The live agents, or None while nobody can know: after an outage the registry is empty
         though all agents live."""
-        if self._core.connection.connected_for < self._core.settings.trust_after:
-            return None
+        trust_after = self._core.settings.trust_after
         try:
-            return await self._core.registry.list()
+            agents = await self._core.registry.list()
         except NoAnswerError as error:
             log.warning("registry.unread", error=str(error))
             return None
+        # Asked afterwards: the connection may have been lost on the way.
+        return agents if self._core.connection.connected_for >= trust_after else None
 
     async def _write(self, chain: Chain, verdict: Verdict, waited: float) -> None:
         receipt = Receipt(
