@@ -1,5 +1,6 @@
 """The public way in: a handoff is sent, answered at once, and settled."""
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from batonbus import (
     gather,
 )
 from batonbus.testing import run_receipt_keeper
+from batonbus.wire.connection import connect
 from batonbus.wire.server import free_port
 from batonbus_schemas import Dispatch, InvalidMessageError, TaskResult
 
@@ -175,7 +177,11 @@ async def test_gather_raises_every_bounce_once_all_lines_have_ended(open_bus: An
         assert (await sent[2].result()).summary == "fine"
 
 
-async def test_no_server_is_said_with_the_address_and_what_to_do() -> None:
+async def test_no_server_is_said_with_the_address_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    impatient = partial(connect, connect_timeout=0.5)
+    monkeypatch.setattr("batonbus.run.client.connect", impatient)
     port = free_port()
     bus = Bus(f"nats://user:secret@127.0.0.1:{port}")
     with pytest.raises(BusUnavailableError, match=f"127.0.0.1:{port} .*batonbus up") as caught:
@@ -189,8 +195,8 @@ async def test_no_server_is_said_with_the_address_and_what_to_do() -> None:
 async def test_a_fleet_without_any_keeper_is_said_so(
     open_bus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batonbus.run.client.HELLO_PATIENCE", 0.3)
     async with open_bus() as bus:
+        monkeypatch.setattr("batonbus.run.client.HELLO_PATIENCE", 0.3)
         with pytest.raises(BusUnavailableError, match="no receipt keeper of the fleet 'other'"):
             async with Bus(bus.server.url, fleet="other"):
                 raise AssertionError("nobody is there")

@@ -13,7 +13,7 @@ import pytest
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from batonbus import Agent, Bus, Context, Settings, TestBus, gather
+from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather
 from batonbus.run.client import open_client
 from batonbus.run.core import open_operator
 from batonbus.wire.ledger import Draft
@@ -288,6 +288,55 @@ async def test_the_registry_lists_every_handoff_that_is_worked_on_at_once(open_b
         with anyio.fail_after(settings.heartbeat / 2):
             while (await read_agents(bus))["worker-1"].working:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_every_message_is_acked_when_its_handoff_is_over(
+    open_bus: Any, quick: Settings
+) -> None:
+    """Whichever way it ended; so nothing comes again, and nothing waits in the server."""
+    agent, started = Agent("worker", slots=5), anyio.Event()
+
+    @agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        if task.brief == "fail":
+            raise ValueError(task.brief)
+        if task.brief == "refuse":
+            raise Refuse(task.brief)
+        if task.brief == "block":
+            started.set()
+            await anyio.sleep_forever()
+        return TaskResult.passed(what=task.brief)
+
+    async with open_bus(agent, settings=quick) as bus:
+        sent = [await bus.send("worker", it) for it in ("pass", "fail", "refuse", "block")]
+        await started.wait()
+        await sent[-1].cancel("enough")
+        with pytest.raises(ExceptionGroup, match="3 of 4"):
+            await gather(*sent)
+        async with open_operator(bus.server.url, fleet="default") as core:
+            for consumer in ("to-worker", "window-manager"):
+                left = (1, 1)
+                while left != (0, 0):
+                    data = await core.connection.api(
+                        f"CONSUMER.INFO.{core.ledger.stream}.{consumer}"
+                    )
+                    info = msgspec.json.decode(data)
+                    left = (info["num_ack_pending"], info["num_pending"])
+
+
+async def test_a_handoff_whose_owner_is_gone_and_nobody_follows_is_given_up(
+    open_bus: Any, quick: Settings, bounce: Any
+) -> None:
+    blocker = Blocker()
+    async with open_bus(settings=quick) as bus:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bus.run, blocker.agent)
+            sent = await bus.send("worker", "x")
+            await blocker.started.wait()
+            tasks.cancel_scope.cancel()
+        error = await bounce(sent)
+    assert error.receipt.state == "dead"
+    assert "its owner worker-1 is gone for 1 s, nobody took over" in error.receipt.reason
 
 
 async def test_an_agent_without_a_handler_does_not_run() -> None:
