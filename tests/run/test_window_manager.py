@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import anyio
 import msgspec
 import pytest
 
@@ -214,6 +215,39 @@ async def test_a_deadline_that_has_passed_is_refused(open_bus: Any, bounce: Any)
     (violation,) = error.receipt.violations
     assert violation.path == "$.deadline"
     assert "passed 9" in violation.problem
+
+
+async def test_a_deadline_that_was_inherited_and_has_passed_is_refused(
+    open_bus: Any, bounce: Any
+) -> None:
+    """The next step of a line does not start, nor does what a handler asks for."""
+    first, asked = Agent("builder"), []
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+
+    @first.handles
+    async def work(task: Dispatch, ctx: Context) -> Then:
+        assert ctx.deadline == soon
+        await anyio.sleep((soon - datetime.now(UTC)).total_seconds() + 0.05)  # the work itself
+        asked.append(await bounce(await ctx.send("coder", "help me")))
+        return TaskResult.passed(what="built, late").then("coder", "go on")
+
+    async with open_bus(first, worker("coder")) as bus:
+        sent = await bus.send("builder", "x", deadline=soon)
+        error = await bounce(sent)
+    assert error.receipt.handoff_id == child_id(sent.handoff_id)
+    for it in (error, *asked):
+        assert it.receipt.state == "refused"
+        assert [it.path for it in it.receipt.violations] == ["$.deadline"]
+
+
+async def test_a_fourth_attempt_is_refused(open_bus: Any, bounce: Any) -> None:
+    async with open_bus(worker("coder")) as bus:
+        error = await bounce(await bus.send_envelope(envelope(to="coder", attempt=4)))
+        third = await bus.send_envelope(envelope(to="coder", attempt=3))
+        await third.result()
+        assert (await third.receipt()).attempt == 3
+    assert error.receipt.state == "refused"
+    assert [it.path for it in error.receipt.violations] == ["$.attempt"]
 
 
 async def test_a_sender_that_is_not_the_actor_is_refused(

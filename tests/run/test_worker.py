@@ -86,9 +86,9 @@ async def test_no_more_handlers_run_than_there_are_slots(open_bus: Any) -> None:
         echo = Agent("echo", slots=8)
         echo.handles(_echo)
         async with open_bus(agent, echo) as bus:
-            to = ["worker", "worker-1"] * 6
+            to = ["worker", "worker-1"] * 3
             sent = [await bus.send(it, f"{number}") for number, it in enumerate(to)]
-            assert [it.summary for it in await gather(*sent)] == [str(it) for it in range(12)]
+            assert [it.summary for it in await gather(*sent)] == [str(it) for it in range(6)]
         assert most == [slots]
 
 
@@ -96,13 +96,16 @@ async def _echo(task: Dispatch, ctx: Context) -> TaskResult:
     return TaskResult.passed(what=task.brief)
 
 
-async def test_a_busy_agent_does_not_ask_for_what_it_cannot_take(open_bus: Any) -> None:
+async def test_a_busy_agent_does_not_ask_for_what_it_cannot_take(
+    open_bus: Any, unhurried: Settings
+) -> None:
     """What waits for the agent alone waits there, and goes first when the slot is free."""
+    settings = msgspec.structs.replace(unhurried, receipt_timeout=0.7)
     blocker = Blocker()
-    async with open_bus(blocker.agent) as bus:
+    async with open_bus(blocker.agent, settings=settings) as bus:
         sent = [await bus.send("worker", "first")]
         await blocker.started.wait()
-        sent += [await bus.send(to, to) for to in ("worker-1", "worker", "worker") * 5]
+        sent += [await bus.send(to, to) for to in ("worker-1", "worker", "worker") * 3]
         assert (await sent[-1].receipt()).state == "held"
         async with open_operator(bus.server.url, fleet="default") as core:
             for consumer in ("to-worker", "to-worker-1"):
@@ -355,6 +358,9 @@ agent = Agent("worker", id=sys.argv[2])
 async def work(task: Dispatch, ctx: Context) -> TaskResult:
     print("started", flush=True)
     await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    if task.brief == "ask":
+        await (await ctx.send("echo", "asked", key="question")).result()
+        print("answered", flush=True)
     return TaskResult.passed(what=f"{sys.argv[2]} did {task.brief}")
 
 anyio.run(Bus(sys.argv[1]).run, agent)
@@ -420,6 +426,35 @@ async def test_an_agent_that_is_killed_is_taken_over_from(
         ("worker-2", 1, 2),
     ]
     assert [it.kind for it in events].count("settled") == 1
+
+
+async def test_a_send_of_an_owner_that_was_away_takes_no_key_from_the_one_that_took_over(
+    open_bus: Any, unhurried: Settings, elsewhere: Any
+) -> None:
+    """It sent in the name of a handler that another runs by now: both mean the same handoff."""
+    two, may_send = Agent("worker", id="worker-2"), anyio.Event()
+    started = anyio.Event()
+
+    @two.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        started.set()
+        await may_send.wait()
+        return await (await ctx.send("echo", "asked", key="question")).result()
+
+    echo = Agent("echo")
+    echo.handles(_echo)
+    async with open_bus(echo, settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
+        sent = await bus.send("worker", "ask")
+        await one.says("started")
+        one.process.send_signal(signal.SIGSTOP)
+        async with running(bus, two):
+            await started.wait()
+            one.process.send_signal(signal.SIGCONT)
+            await one.end_handler()
+            await one.says("answered")
+            may_send.set()
+            assert (await sent.result()).summary == "asked"
+            assert (await sent.receipt()).by == "worker-1"
 
 
 async def test_an_agent_that_comes_back_under_its_id_takes_up_what_it_had(

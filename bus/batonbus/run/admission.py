@@ -41,6 +41,9 @@ class Admission:
             raise RefusedError("the envelope is not admitted", tuple(violations))
         await self._check_capabilities(envelope)
         envelope, after, handled = await self._complete(arrival, envelope)
+        # The deadline that it inherits binds it like one of its own.
+        if late := check_deadline(envelope, now):
+            raise RefusedError("the envelope is not admitted", tuple(late))
         return envelope, await self._place(envelope, after, handled)
 
     def _read_envelope(self, arrival: Arrival) -> Envelope:
