@@ -88,3 +88,23 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
     answer = validate(str(tmp_path / "missing.json"))
     assert answer.exit_code == 2
     assert "cannot be read" in answer.stderr
+
+
+def test_the_xml_of_an_agent_is_read_and_what_was_mended_is_told(
+    write: Callable[[object], str],
+) -> None:
+    text = (
+        "Here you are:\n<task-result work='WORK-07' task='TASK-02' agent='builder' status='PASS'>"
+        "<summary>lint && tests</summary></task-result>"
+    )
+    answer = validate(write(text))
+    assert answer.exit_code == 0
+    assert "XML task-result, valid" in answer.stdout
+    assert answer.stdout.count("mended:") == 2
+
+
+def test_a_task_with_the_works_prefix_is_refused_by_name(write: Callable[[object], str]) -> None:
+    text = '<dispatch to="builder" work="WORK-01" task="WORK-01-TASK-03"/>'
+    answer = validate(write(text))
+    assert answer.exit_code == 1
+    assert 'write work="WORK-01" task="TASK-03"' in answer.stdout

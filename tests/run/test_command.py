@@ -241,3 +241,18 @@ def test_a_result_as_json_or_xml_is_read_as_such() -> None:
 def test_a_result_that_cannot_be_read_never_passes(text: str) -> None:
     with pytest.raises(CommandFailedError, match=r"^tool "):
         read_output(text, "tool")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of the death")
+async def test_a_program_ends_with_us_when_we_are_killed(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    program = f"echo $$ > {pid_file}.new && mv {pid_file}.new {pid_file} && exec sleep 60"
+    code = (
+        "import anyio; from functools import partial; from batonbus import run_program;"
+        f"anyio.run(partial(run_program, ['sh', '-c', {program!r}], time_limit=60))"
+    )
+    parent = await anyio.open_process([sys.executable, "-c", code])
+    await until(lambda: is_written(pid_file))
+    parent.kill()
+    await parent.aclose()
+    await until_gone(int(pid_file.read_text()))

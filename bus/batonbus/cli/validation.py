@@ -1,6 +1,7 @@
 """`batonbus validate`: check messages in files."""
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -12,19 +13,29 @@ from batonbus.cli.options import Json, new_app
 from batonbus.cli.output import Output, clean
 from batonbus.run.agent import BODY_TYPES
 from batonbus_schemas import InvalidMessageError, Violation, decode, read_handoff
+from batonbus_schemas.xml import Reading, read_dispatch, read_result
 
 KINDS = {str(cast("Any", it).__struct_config__.tag): it for it in BODY_TYPES}
 """What a message may say it is."""
+
+XML_READERS: Mapping[str, Callable[[str], Reading[Any]]] = {
+    "task-result": read_result,
+    "dispatch": read_dispatch,
+}
+"""By the name of the element."""
+
+XML = "XML "
 
 app = new_app()
 
 
 class Checked(Struct, frozen=True):
-    """A file, what it is meant as, and all that is wrong with it."""
+    """A file, what it is meant as, all that is wrong with it, and what was mended in reading it."""
 
     file: str
     kind: str
     violations: tuple[Violation, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 @app.command()
@@ -32,7 +43,8 @@ def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="`-` reads stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Check contract v1 documents, envelopes, and bodies that say their `kind`.
+    """Check contract v1 documents, envelopes, bodies that say their `kind`, and the XML of
+    dispatches and task results, as agents write them.
 
     Names everything that is wrong, each thing with its path; exits with 1 then.
 
@@ -47,6 +59,7 @@ def validate(
         output.show(
             f"{it.file}: {it.kind}, {_count(it.violations)}",
             *(f"  {clean(str(violation))}" for violation in it.violations),
+            *(f"  mended: {clean(repair)}" for repair in it.repairs),
         )
     valid = not any(it.violations for it in checked)
     output.emit({"valid": valid, "files": checked})
@@ -72,6 +85,9 @@ def check(file: str, data: bytes) -> Checked:
     """What a file is meant as, and everything that is wrong with it."""
     kind = guess_kind(data)
     try:
+        if kind.startswith(XML):
+            read = XML_READERS[kind.removeprefix(XML)]
+            return Checked(file, kind, repairs=read(data.decode(errors="replace")).repairs)
         if kind in KINDS:
             decode(data, KINDS[kind])
         else:
@@ -83,11 +99,12 @@ def check(file: str, data: bytes) -> Checked:
 
 def guess_kind(data: bytes) -> str:
     """A body's own `kind`, else `envelope` or `contract v1` by the keys that only one of them has;
-    `unreadable` where it is no JSON object."""
+    `XML task-result` or `XML dispatch` (prose around it is no matter), else `unreadable`."""
     try:
         keys = msgspec.json.decode(data, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError):
-        return "unreadable"
+        found = [XML + it for it in XML_READERS if f"<{it}".encode() in data.lower()]
+        return found[0] if found else "unreadable"
     kind = keys.get("kind")
     if isinstance(kind, str) and kind in KINDS:
         return kind

@@ -116,6 +116,7 @@ class Lines:
         if stored.event.kind == "settled":
             settlement = decode(stored.payload, Settlement)
             for line in watching:
+                line.attempt = stored.event.attempt or line.attempt
                 line.note_settlement(handoff_id, stored.event.actor, settlement)
                 self._follow(line, handoff_id)
         else:

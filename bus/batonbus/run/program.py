@@ -1,6 +1,7 @@
 """A program of others: its own process group, a scrubbed environment, a time limit, bounded output.
 
-Nothing of the group is left when the call is over, however it ends.
+Nothing of the group is left when the call is over, however it ends; and where we are killed in the
+middle, the program itself ends with us (on Linux): it must not write into what others do next.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import anyio
 from msgspec import Struct
+
+from batonbus.wire.processes import die_with_parent
 
 KEPT_VARIABLES = frozenset(
     {
@@ -77,6 +80,7 @@ async def run_program(
             cwd=cwd,
             env={**scrub(os.environ, variables), **(extra or {})},
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         raise ProgramError(f"{command[0]} cannot be started: {error.strerror}") from error

@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux kills the child when its parent is gone, however that happened; elsewhere a parent that
     is killed with -9 leaves its children behind."""
     if sys.platform == "linux":
@@ -44,7 +44,7 @@ async def start_child(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
 
 
