@@ -22,7 +22,7 @@ async def test_whoever_is_killed_every_handoff_settles_once(seed: int, tmp_path:
     async with fault_bus(tmp_path) as bus:
         bus.start_parts()
         await bus.start_agents("worker_a", "worker_b", "planner_a", "planner_b")
-        sender = bus.start("sender", "fault_sender.py", str(tmp_path), "6")
+        sender = bus.start("sender", "fault_sender.py", str(tmp_path), "8")
         chance = random.Random(seed)
         await kill_at_random(bus, chance, KILLS // 2)
         kill_all(bus)
@@ -53,7 +53,7 @@ async def kill_at_random(bus: FaultBus, chance: random.Random, kills: int) -> No
     """Kill one process after the other, the server among them, each living when it is hit."""
     killed = 0
     while killed < kills:
-        await anyio.sleep(chance.uniform(0.1, 0.7))
+        await anyio.sleep(chance.uniform(0.3, 0.8))
         killed += bus.kill(chance.choice([*bus.programs, SERVER]))
 
 
