@@ -1,5 +1,6 @@
 """The options that the `work` commands share."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from batonbus_agents.routes import ROLES, Role
+from batonbus_agents.runtimes import RuntimeSpecError, ScriptError, parse_runtime
 
 Repo = Annotated[
     Path, typer.Option("--repo", help="The git repository.", file_okay=False, exists=True)
@@ -47,11 +49,18 @@ def role_named(name: str) -> Role:
 
 
 def runtime_specs(texts: list[str] | None) -> Mapping[Role, str]:
-    """`ROLE=SPEC` options by role. Raises BadParameter."""
+    """`ROLE=SPEC` options by role, each one known to be a runtime; a function's module may lie in
+    the current folder. Raises BadParameter."""
+    # Every process of a run does the same here, and starts in the same folder.
+    sys.path.insert(0, str(Path.cwd()))
     specs: dict[Role, str] = {}
     for text in texts or ():
         role, equals, spec = text.partition("=")
         if not equals or not spec:
             raise typer.BadParameter(f"--runtime {text!r}: write ROLE=SPEC")
         specs[role_named(role)] = spec
+        try:
+            parse_runtime(spec)
+        except (RuntimeSpecError, ScriptError) as error:
+            raise typer.BadParameter(f"--runtime of the {role}: {error}") from None
     return specs
