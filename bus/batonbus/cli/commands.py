@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Mapping[str, Entry] = {
-    "demo": Entry("batonbus.cli.demo", "See it at work: five agents, one of them killed."),
+    "demo": Entry("batonbus.cli.demo", "See it at work: real tasks, and two agents killed."),
     "up": Entry("batonbus.cli.up", "Start a bus here: server, window manager, receipt keeper."),
     "run": Entry("batonbus.cli.parts", "Run one process of the bus, for containers."),
     "agent": Entry("batonbus.cli.agents", "Run an agent: a Python one, or any program."),
