@@ -30,6 +30,7 @@ class Narrator:
         self._say = say
         self._work = work
         self._since = time.monotonic() if since is None else since
+        self._told: dict[UUID, set[tuple[object, ...]]] = {}
         self._attempts: dict[UUID, int] = {}
         self.delivered: dict[UUID, Envelope] = {}
 
@@ -37,10 +38,24 @@ class Narrator:
         """One event of the ledger. A handoff is told of once the bus has delivered it."""
         if self._work not in {None, stored.event.work} or stored.event.kind == "sent":
             return
+        if self._is_known(stored):
+            return
         if stored.event.kind == "delivered":
             envelope = decode(stored.payload, Delivery).envelope
             self.delivered[stored.subject.handoff_id] = envelope
         self.tell(stored, self._sentence(stored))
+
+    def _is_known(self, stored: Stored) -> bool:
+        """Who listens hears also what the ledger then refuses: the loser of a race, a write that is
+        sent again."""
+        event = stored.event
+        told = self._told.setdefault(stored.subject.handoff_id, set())
+        key = (event.kind, event.lease, event.reason)
+        known = key in told
+        if event.kind == "accepted" and not known:
+            told.clear()  # a new attempt may fail as the one before it did
+        told.add(key)
+        return known
 
     def tell(self, stored: Stored, sentence: str) -> None:
         """Say something of the handoff that an event is of."""

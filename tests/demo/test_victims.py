@@ -71,6 +71,22 @@ def test_who_answers_for_the_receiver_gives_a_reason(ledger: MadeLedger) -> None
     ]
 
 
+def test_what_the_ledger_refused_is_told_once(ledger: MadeLedger) -> None:
+    sent = ledger.send("demo", "tester")
+    ledger.deliver(sent)
+    for again in range(2):
+        ledger.accept(sent, f"tester-{again + 1}")
+        ledger.add(sent, "failed", "tester-1", accepted=3, reason="a full disk")
+    ledger.accept(sent, "tester-1", lease=2, attempt=2)
+    ledger.add(sent, "failed", "tester-1", accepted=7, reason="a full disk")
+    assert [line.strip() for line in tell(ledger)[1:]] == [
+        "tester-1 accepts",
+        "tester-1 failed: a full disk",
+        "tester-1 accepts (attempt 2)",
+        "tester-1 failed: a full disk",
+    ]
+
+
 def test_another_work_is_not_told_of(ledger: MadeLedger) -> None:
     ledger.run("demo", "builder", work="WORK-01")
     ledger.run("demo", "closer", work="WORK-02")
