@@ -9,6 +9,7 @@ import pytest
 from batonbus import Agent, Bounced, BusUnavailableError, Context, Settings
 from batonbus.rules.chain import RECEIPT_KEEPER
 from batonbus.run.client import open_client
+from batonbus.run.core import open_operator
 from batonbus.wire.ledger import Draft
 from batonbus_schemas import Dispatch, Receipt, TaskResult, Then, encode
 
@@ -131,13 +132,17 @@ async def test_an_accepted_handoff_takes_as_long_as_it_takes(
     open_bus: Any, quick: Settings, read_kinds: Any
 ) -> None:
     """Neither the receipt's limit nor the lease ends a work whose owner lives."""
-    blocker = Blocker("slow")
+    blocker = Blocker("slow", slots=2)
     async with open_bus(blocker.agent, settings=quick) as bus:
         sent = await bus.send("slow", "x")
         await sent.receipt()
         # A whole life of another handoff: longer than every limit of the fleet.
         with pytest.raises(Bounced, match="nobody took it"):
             await (await bus.send("nobody", "y")).result()
+        async with open_operator(bus.server.url, fleet="default") as core:
+            data = await core.connection.api(f"CONSUMER.INFO.{core.ledger.stream}.to-slow")
+        info = msgspec.json.decode(data)
+        assert (info["num_ack_pending"], info["num_redelivered"]) == (1, 0)
         blocker.may_end.set()
         await sent.result()
         assert await read_kinds(bus, sent) == ["sent", "delivered", "accepted", "settled"]

@@ -17,6 +17,7 @@ from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather
 from batonbus.run.client import open_client
 from batonbus.run.core import open_operator
 from batonbus.wire.ledger import Draft
+from batonbus.wire.registry import Registry
 from batonbus_schemas import Dispatch, Presence, Receipt, TaskResult, Then, encode
 
 pytestmark = pytest.mark.anyio
@@ -276,17 +277,29 @@ async def test_a_cancelled_agent_hands_back_at_once(open_bus: Any) -> None:
             assert (await sent.result()).summary == "worker-2 did x"
 
 
-async def test_the_registry_lists_every_handoff_that_is_worked_on_at_once(open_bus: Any) -> None:
-    """Well before the next heartbeat, and however many are accepted in one moment."""
+async def test_the_registry_lists_a_handoff_that_is_accepted_while_an_entry_is_on_its_way(
+    open_bus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon after, not only at the next heartbeat: till then its owner would pass for dead."""
     settings = Settings(receipt_timeout=5.0, heartbeat=5.0)
-    blocker = Blocker(slots=20)
+    blocker, put = Blocker(slots=2), Registry.put
+    on_its_way, may_arrive = anyio.Event(), anyio.Event()
+
+    async def slow_put(self: Registry, presence: Presence) -> None:
+        if len(presence.working) == 1:
+            on_its_way.set()
+            await may_arrive.wait()
+        await put(self, presence)
+
+    monkeypatch.setattr(Registry, "put", slow_put)
     async with open_bus(blocker.agent, settings=settings) as bus:
-        for number in range(1, 21):
-            await (await bus.send("worker", f"{number}")).receipt()
-            if number % 5 == 0:
-                with anyio.fail_after(settings.heartbeat / 2):
-                    while len((await read_agents(bus))["worker-1"].working) < number:
-                        await anyio.lowlevel.checkpoint()
+        await bus.send("worker", "first")
+        await on_its_way.wait()
+        await (await bus.send("worker", "second")).receipt()
+        may_arrive.set()
+        with anyio.fail_after(settings.heartbeat / 2):
+            while len((await read_agents(bus))["worker-1"].working) < 2:
+                await anyio.lowlevel.checkpoint()
         blocker.may_end.set()
         with anyio.fail_after(settings.heartbeat / 2):
             while (await read_agents(bus))["worker-1"].working:
