@@ -6,12 +6,13 @@ import anyio
 import msgspec
 import pytest
 
-from batonbus import Agent, Bounced, BusUnavailableError, Context, Settings
+from batonbus import Agent, Bounced, BusUnavailableError, Context, NoAnswerError, Settings
 from batonbus.rules.chain import RECEIPT_KEEPER
 from batonbus.run.client import open_client
 from batonbus.run.core import open_operator
 from batonbus.wire.ledger import Draft
-from batonbus_schemas import Dispatch, Receipt, TaskResult, Then, encode
+from batonbus.wire.registry import Registry
+from batonbus_schemas import Dispatch, Presence, Receipt, TaskResult, Then, encode
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +173,33 @@ async def test_a_stray_event_behind_the_end_changes_nothing(
         assert again.chain.stage == "settled"
         assert len(again.chain.void) == 2
         assert again.settlement is not None
+
+
+async def test_an_owner_is_called_gone_only_by_a_registry_that_answers(
+    open_bus: Any, quick: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = Blocker("slow")
+
+    async def unanswered(self: Registry) -> list[Presence]:
+        raise NoAnswerError
+
+    async def empty(self: Registry) -> list[Presence]:
+        return []
+
+    async with open_bus(blocker.agent, settings=quick) as bus:
+        sent = await bus.send("slow", "x")
+        await sent.receipt()
+        # By then the keeper has been connected for long enough to be believed.
+        assert (await (await bus.send("nobody", "y")).receipt()).state == "overdue"
+        assert (await bus.client.ask(sent.handoff_id)).owner_alive is True
+        with monkeypatch.context() as patch:
+            patch.setattr(Registry, "list", unanswered)
+            assert (await bus.client.ask(sent.handoff_id)).owner_alive is None
+            patch.setattr(Registry, "list", empty)
+            assert (await bus.client.ask(sent.handoff_id)).owner_alive is False
+        blocker.may_end.set()
+        await sent.result()
+        assert (await bus.client.ask(sent.handoff_id)).owner_alive is None
 
 
 async def test_only_those_who_are_part_of_a_handoff_may_ask_for_it(
