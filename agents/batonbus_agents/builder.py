@@ -4,10 +4,13 @@ from msgspec.structs import replace
 
 from batonbus import Agent, Context, Refuse
 from batonbus_agents.checks import run_checks, verdict
-from batonbus_agents.projection import make_progress
+from batonbus_agents.dispatches import listed
+from batonbus_agents.git import tree_changes
+from batonbus_agents.projection import begin_progress, make_progress
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import PROTOCOL, Assignment
-from batonbus_agents.stages import hand_on, task_of
+from batonbus_agents.stages import hand_on, signed, task_of
+from batonbus_agents.verifier import summarize
 from batonbus_agents.works.progress import Progress
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Snapshot, Worktree
@@ -36,34 +39,49 @@ class Building:
         self._workshop = workshop
         self._task = task
         self._ctx = ctx
+        self._folder = workshop.folder(ctx.envelope.work)
         self._started = now()
 
     async def build(self, body: Dispatch) -> TaskResult:
         """Work from where the attempt before ended; what a killed builder left is undone first."""
-        work, attempt = self._ctx.envelope.work, self._ctx.attempt
-        worktree = await self._workshop.repository.worktree(work, self._task.id)
-        await _rewind(worktree, attempt)
-        self._note(Progress(task=self._task.id, status="IN_PROGRESS", started=self._started))
+        attempt = self._ctx.attempt
+        worktree = await self._open_worktree()
+        before = self._folder.progress(self._task.id).value
+        self._note(begin_progress(self._task.id, before, attempt, self._started))
         said = await self._think(worktree)
         snapshot = await worktree.snapshot(attempt)
-        result = replace(
-            self._judge(said, snapshot),
-            work=work,
-            task=self._task.id,
-            agent=ROLE,
-            files_changed=snapshot.changes,
-            started=self._started,
-            finished=now(),
-        )
+        judged = replace(self._judge(said, snapshot), files_changed=snapshot.changes)
+        result = signed(judged, self._task, ROLE, self._started)
         self._finish(result)
         if result.status == "PASS" and body.execution_mode == "direct":
             result = await self._check_itself(result, worktree)
         return result
 
+    async def _open_worktree(self) -> Worktree:
+        """The task's tree as the newest attempt before this one left it; one that raised left
+        nothing. The first attempt, and one after somebody has changed a declared file on the
+        branch, start anew from the branch's tip."""
+        repository = self._workshop.repository
+        names = self._ctx.envelope.work, self._task.id
+        if self._ctx.attempt > 1:
+            worktree = await repository.worktree(*names)
+            if not await self._is_stale(worktree):
+                await _rewind(worktree, self._ctx.attempt)
+                return worktree
+        await repository.remove_worktree(*names)
+        return await repository.worktree(*names)
+
+    async def _is_stale(self, worktree: Worktree) -> bool:
+        declared = self._task.declared
+        repository = self._workshop.repository
+        tip = await repository.tip()
+        return bool(declared and await tree_changes(repository.git, worktree.base, tip, declared))
+
     async def _think(self, worktree: Worktree) -> TaskResult:
         runtime = self._workshop.runtimes.get(ROLE)
         if runtime is None:
             raise Refuse("the builder has no runtime: give one with --runtime builder='command:…'")
+        self._workshop.lay_out(self._task, worktree.path)
         assignment = Assignment(
             role=ROLE,
             work=self._ctx.envelope.work,
@@ -80,16 +98,23 @@ class Building:
         if not undeclared:
             return said
         return TaskResult.failed(
-            f"Changed files that {self._task.id} does not declare: {', '.join(undeclared)}.",
+            f"Changed files that {self._task.id} does not declare: {listed(undeclared)}.",
             why="A commit holds the declared files only.",
             caution="Undo these edits, or declare the files in the task.",
         )
 
     async def _check_itself(self, result: TaskResult, worktree: Worktree) -> TaskResult:
         """In direct mode nobody verifies after the builder."""
-        progress = self._workshop.folder(self._ctx.envelope.work).progress(self._task.id).value
+        progress = self._folder.progress(self._task.id).value
         checks = await run_checks(self._task, worktree.path, progress)
-        return replace(result, status=verdict(checks), verification=checks, finished=now())
+        if verdict(checks) == "PASS":
+            return replace(result, verification=checks)
+        failed = replace(
+            summarize(self._task, checks), verification=checks, files_changed=result.files_changed
+        )
+        failed = signed(failed, self._task, ROLE, self._started)
+        self._finish(failed)
+        return failed
 
     def _finish(self, result: TaskResult) -> None:
         if result.context_handoff is not None:
@@ -99,11 +124,10 @@ class Building:
         self._note(make_progress(self._task.id, result, self._ctx.attempt))
 
     def _note(self, progress: Progress) -> None:
-        self._workshop.folder(self._ctx.envelope.work).write_progress(progress)
+        self._folder.write_progress(progress)
 
 
 async def _rewind(worktree: Worktree, attempt: int) -> None:
-    """The tree as the newest attempt before this one left it; one that raised left nothing."""
     for before in range(attempt - 1, 0, -1):
         if await worktree.find_snapshot(before) is not None:
             return await worktree.restore(before)

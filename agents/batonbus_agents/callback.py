@@ -1,7 +1,7 @@
 """The done callback: tells a program or a URL of each finished task. It never blocks the work."""
 
 import urllib.request
-from collections.abc import Sequence
+from http.client import HTTPException
 from shlex import split
 
 import anyio
@@ -51,27 +51,30 @@ async def call_back(target: str, done: Done) -> str | None:
     """Tell `target` (a URL, or a command that gets the JSON on stdin). Returns what went wrong, or
     None; never raises, never takes longer than the limit."""
     body = msgspec.json.encode(done)
-    if target.startswith(("http://", "https://")):
-        with anyio.move_on_after(TIME_LIMIT):
-            return await run_sync(_post, target, body, abandon_on_cancel=True)
-        return f"{target} did not answer within {TIME_LIMIT:g} s"
-    return await _run(split(target), body)
+    call = _post if target.startswith(("http://", "https://")) else _run
+    with anyio.move_on_after(TIME_LIMIT):
+        return await call(target, body)
+    return f"no answer within {TIME_LIMIT:g} s"
 
 
-async def _run(command: Sequence[str], body: bytes) -> str | None:
+async def _run(target: str, body: bytes) -> str | None:
     try:
-        ended = await run_program(command, text=body.decode(), time_limit=TIME_LIMIT)
-    except ProgramError as error:
+        ended = await run_program(split(target), text=body.decode(), time_limit=TIME_LIMIT)
+    except (ProgramError, ValueError, IndexError) as error:  # the last two: no command line
         return str(error)
-    return f"{command[0]} ended with exit code {ended.code}" if ended.code else None
+    return f"exit code {ended.code}" if ended.code else None
 
 
-def _post(url: str, body: bytes) -> str | None:
-    request = urllib.request.Request(  # noqa: S310 - http and https only, checked by the caller
-        url, data=body, headers={"Content-Type": "application/json"}, method="POST"
-    )
+async def _post(url: str, body: bytes) -> str | None:
+    return await run_sync(_post_at_once, url, body, abandon_on_cancel=True)
+
+
+def _post_at_once(url: str, body: bytes) -> str | None:
     try:
+        request = urllib.request.Request(  # noqa: S310 - http and https only, as the caller says
+            url, data=body, headers={"Content-Type": "application/json"}, method="POST"
+        )
         with urllib.request.urlopen(request, timeout=TIME_LIMIT) as answer:  # noqa: S310 - as above
-            return None if answer.status < 300 else f"{url} answered {answer.status}"
-    except OSError as error:
-        return f"{url}: {error}"
+            return None if answer.status < 300 else f"status {answer.status}"
+    except (OSError, HTTPException, ValueError) as error:  # the last one: no URL
+        return str(error)

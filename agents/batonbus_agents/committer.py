@@ -1,18 +1,18 @@
 """The committer: the gate, one commit a task, its result file, and the word that it is done."""
 
-from msgspec.structs import replace
-
-from batonbus import Agent, Context
+from batonbus import Agent, Context, Refuse
 from batonbus_agents.callback import call_back, make_done
+from batonbus_agents.commit import CommitRefusedError, LocalEditsError
+from batonbus_agents.git import RepositoryError, tree_changes
 from batonbus_agents.projection import make_result
-from batonbus_agents.repository import CommitRefusedError
 from batonbus_agents.routes import Role
-from batonbus_agents.stages import hand_on, task_of
+from batonbus_agents.stages import hand_on, signed, task_of
 from batonbus_agents.works.execution_log import LogEntry
 from batonbus_agents.works.handoff import StageContext, task_context
+from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.works.progress import Progress, gate
 from batonbus_agents.workshop import Task, Workshop, now
-from batonbus_agents.worktree import Snapshot
+from batonbus_agents.worktree import Snapshot, file_changes
 from batonbus_schemas import ContextHandoff, DetailLevel, Dispatch, TaskResult, Then, WindowEntry
 
 ROLE: Role = "committer"
@@ -25,7 +25,7 @@ def make_committer(workshop: Workshop, *, id: str | None = None) -> Agent:
     @agent.handles
     async def commit(body: Dispatch, ctx: Context) -> TaskResult | Then:
         task = task_of(workshop, ctx)
-        result = await Committing(workshop, task, ctx).commit()
+        result = await Committing(workshop, task, ctx).commit(body)
         return hand_on(result, task, ROLE, body, ctx.attempt)
 
     return agent
@@ -40,50 +40,57 @@ class Committing:
         self._task = task
         self._ctx = ctx
         self._work = ctx.envelope.work
+        self._folder = workshop.folder(ctx.envelope.work)
         self._started = now()
 
-    async def commit(self) -> TaskResult:
+    async def commit(self, body: Dispatch) -> TaskResult:
         """Gate, commit, result file, lists, callback, in this order."""
-        repository = self._workshop.repository
-        progress = self._workshop.folder(self._work).progress(self._task.id).value
-        committed = await repository.commits_of(self._work)
+        progress = self._folder.progress(self._task.id).value
+        done = (await self._workshop.repository.commits_of(self._work)).get(self._task.id)
         # What is committed has passed the gate: whoever deletes its progress file gets it no worse.
-        reason = None if self._task.id in committed else gate(progress)
-        worktree = await repository.worktree(self._work, self._task.id)
-        snapshot = await worktree.find_latest()
+        reason = None if done else gate(progress)
+        snapshot = await self._snapshot(done)
         if reason is not None or snapshot is None:
             return self._failed(reason or "no files changed")
         try:
-            found = await repository.commit_task(
+            commit = await self._workshop.repository.commit_task(
                 self._work, self._task.id, snapshot, self._task.declared, self._message(snapshot)
             )
+        except LocalEditsError as error:
+            raise Refuse(str(error)) from error  # to build it again would not help
         except CommitRefusedError as error:
             return self._failed(str(error))
-        contexts = self._contexts()
-        result = self._result(found, snapshot, contexts)
+        contexts = self._contexts(commit)
+        result = self._result(commit, snapshot, contexts)
         self._write(result, contexts, progress)
         await self._close_work()
-        await self._tell(result)
+        if not _is_recalled(body, self._task.id):
+            await self._tell(result)
         return result
+
+    async def _snapshot(self, done: str | None) -> Snapshot | None:
+        """What the builder left; of a commit that is made already, what it changed."""
+        repository = self._workshop.repository
+        if done is None:
+            worktree = await repository.worktree(self._work, self._task.id)
+            return await worktree.find_latest()
+        changes = await tree_changes(repository.git, f"{done}^", done)
+        return Snapshot(commit=done, changes=file_changes(changes))
 
     def _failed(self, reason: str) -> TaskResult:
         result = TaskResult.failed(reason, why="The committer's gate did not open.")
-        return replace(
-            result,
-            work=self._work,
-            task=self._task.id,
-            agent=ROLE,
-            started=self._started,
-            finished=now(),
-        )
+        return signed(result, self._task, ROLE, self._started)
 
     def _message(self, snapshot: Snapshot) -> str:
         files = "\n".join(f"- {change.path}" for change in snapshot.changes)
         return f"{self._task.id}: {self._task.title}\n\n{files}\n"
 
-    def _contexts(self) -> tuple[StageContext, ...]:
+    def _contexts(self, commit: str) -> tuple[StageContext, ...]:
         """The stages before, as the result file keeps them: the builder whole, which the window
-        shows in short, and the verifier."""
+        shows in short, and the verifier. A file that tells of this commit already has them."""
+        known = self._folder.result(self._task.id).value
+        if known is not None and known.commit == commit and known.contexts:
+            return known.contexts
         built = self._workshop.read_context(self._work, self._task.id)
         found = [StageContext(role="builder", handoff=built)] if built else []
         for entry in reversed(self._ctx.window):
@@ -96,30 +103,27 @@ class Committing:
     ) -> TaskResult:
         context = task_context(contexts) or ContextHandoff(what=f"Committed {self._task.title}.")
         declared = [it for it in snapshot.changes if it.path in self._task.declared]
-        return TaskResult(
+        result = TaskResult(
             status="PASS",
             summary=context.summary(),
-            work=self._work,
-            task=self._task.id,
-            agent=ROLE,
             files_changed=tuple(declared),
             context_handoff=context,
             commit=commit,
-            started=self._started,
-            finished=now(),
         )
+        return signed(result, self._task, ROLE, self._started)
 
     def _write(
         self, result: TaskResult, contexts: tuple[StageContext, ...], progress: Progress | None
     ) -> None:
         """The result file is a projection of what is known by now: written again, it is equal."""
-        plan, folder = self._task.plan, self._workshop.folder(self._work)
-        completed = progress.updated if progress else None
-        projected = make_result(plan, self._task.id, result, contexts, completed)
-        folder.write_result(projected, plan.language)
-        log = folder.read().value.log
+        plan, known = self._task.plan, self._folder.result(self._task.id).value
+        if known is None or known.commit != result.commit:
+            completed = progress.updated if progress else None
+            projected = make_result(plan, self._task.id, result, contexts, completed)
+            self._folder.write_result(projected, plan.language)
+        log = self._folder.read().value.log
         if not any(entry.summary.startswith(f"{self._task.id} ") for entry in log):
-            folder.append_log(self._log_entry(result))
+            self._folder.append_log(self._log_entry(result))
 
     def _log_entry(self, result: TaskResult) -> LogEntry:
         return LogEntry(
@@ -133,13 +137,18 @@ class Committing:
         )
 
     async def _close_work(self) -> None:
-        """DONE when the last task is committed."""
-        committed = await self._workshop.repository.commits_of(self._work)
+        """DONE when the last task is committed; its work trees are not needed any more."""
+        repository, works = self._workshop.repository, self._workshop.works
+        committed = await repository.commits_of(self._work)
         if not all(it.id in committed for it in self._task.plan.tasks):
             return
-        row = self._workshop.works.read_list().value.find(self._work)
-        if row is not None and row.status == "IN_PROGRESS":
-            self._workshop.works.set_status(self._work, "DONE", now().date())
+        row = works.read_list().value.find(self._work)
+        try:
+            if row is not None and row.status == "IN_PROGRESS":
+                works.set_status(self._work, "DONE", now().date())
+            await repository.clean(self._work)
+        except (WorksFileError, RepositoryError) as error:  # the commit is made all the same
+            self._ctx.log.warning("work.not_closed", error=str(error))
 
     async def _tell(self, result: TaskResult) -> None:
         if not self._workshop.on_done:
@@ -149,6 +158,11 @@ class Committing:
         )
         if problem is not None:
             self._ctx.log.warning("callback.failed", task=self._task.id, error=problem)
+
+
+def _is_recalled(body: Dispatch, task: str) -> bool:
+    """Whether an earlier run has committed the task, and told of it."""
+    return any(it.task == task and it.status == "SKIP" for it in body.previous_results)
 
 
 def _stage(entry: WindowEntry) -> StageContext:

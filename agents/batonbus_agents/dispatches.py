@@ -1,6 +1,8 @@
 """The assignments that the roles give each other: short, with references instead of text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from batonbus_agents.routes import Role
 from batonbus_agents.workshop import Task
@@ -14,6 +16,9 @@ ACTIONS: Mapping[Role, str] = {
     "verifier": "verify",
     "committer": "commit",
 }
+LISTED = 20
+"""Paths that a sentence names."""
+
 BRIEFS: Mapping[Role, str] = {
     "builder": "Implement {id}: {title}. Change only its declared files.",
     "verifier": "Verify {id}: {title}. Run its checks, change nothing.",
@@ -26,10 +31,16 @@ BOUNDARIES: Mapping[Role, str] = {
 }
 
 
+def listed(paths: Sequence[str]) -> str:
+    """Paths in a sentence; of very many, the first ones and how many more there are."""
+    shown, more = ", ".join(paths[:LISTED]), len(paths) - LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
 def stage_dispatch(task: Task, role: Role) -> Dispatch:
     """What a stage of a task is asked."""
     work, name = task.plan.work, task.id
-    words = {"id": name, "title": task.title, "files": ", ".join(task.declared) or "none"}
+    words = {"id": name, "title": task.title, "files": listed(task.declared) or "none"}
     return Dispatch(
         brief=BRIEFS[role].format(**words),
         title=task.title,
@@ -45,15 +56,23 @@ def stage_dispatch(task: Task, role: Role) -> Dispatch:
     )
 
 
+def skipped(task: str, commit: str) -> PreviousResult:
+    """A task that an earlier run brought to its commit."""
+    return PreviousResult(task=task, status="SKIP", summary=f"committed as {commit}")
+
+
+def recall_dispatch(task: Task, before: PreviousResult) -> Dispatch:
+    """What the committer is asked of a task that an earlier run committed: to find its commit, so
+    that its context stands in the windows of those that need it."""
+    return replace(stage_dispatch(task, "committer"), previous_results=(before,))
+
+
 def schedule_dispatch(work: str, brief: str, committed: Mapping[str, str] = {}) -> Dispatch:
     """What the scheduler is asked. `committed` are the tasks that an earlier run brought to their
     commit: they are not done again."""
     return Dispatch(
         brief=brief,
-        previous_results=tuple(
-            PreviousResult(task=task, status="SKIP", summary=f"committed as {commit}")
-            for task, commit in sorted(committed.items())
-        ),
+        previous_results=tuple(skipped(*it) for it in sorted(committed.items())),
         action=ACTIONS["scheduler"],
         execution_mode="full",
         plan_file=f"works/{work}/PLAN.md",

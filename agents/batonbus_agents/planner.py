@@ -35,6 +35,8 @@ def make_planner(workshop: Workshop, *, id: str | None = None) -> Agent:
         result, folder = await draft(
             workshop, ROLE, ctx, WANTED.format(work=work), partial(plan_problems, mode=None)
         )
+        if result.status == "FAIL":
+            return result
         adopt(folder, workshop.folder(work).path, plan_files(folder))
         _, found = workshop.read(work)
         if found.mode == "full":

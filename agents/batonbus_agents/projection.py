@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from batonbus_agents.works.files import FileEntry
+from batonbus_agents.works.files import FileEntry, path_problem
 from batonbus_agents.works.handoff import StageContext
 from batonbus_agents.works.plan import Plan
 from batonbus_agents.works.progress import Progress
@@ -12,6 +12,18 @@ from batonbus_agents.works.result import Result
 from batonbus_schemas import FileChange, TaskResult
 
 ACTIONS = {"created": "CREATE", "modified": "MODIFY", "deleted": "DELETE"}
+
+
+def begin_progress(task: str, before: Progress | None, attempt: int, started: datetime) -> Progress:
+    """`TASK-NN_progress.md` while the builder works: a rebuild goes on with the files of the
+    attempts before."""
+    return Progress(
+        task=task,
+        status="IN_PROGRESS",
+        started=started,
+        files=before.files if before and attempt > 1 else (),
+        attempts={"builder_attempts": attempt},
+    )
 
 
 def make_progress(task: str, result: TaskResult, attempt: int) -> Progress:
@@ -49,9 +61,11 @@ def make_result(
 
 
 def entries(changes: tuple[FileChange, ...]) -> tuple[FileEntry, ...]:
-    """Changed files as the works files list them."""
+    """Changed files as the works files list them. What no works file can name is left out: no task
+    declares it."""
     rows = [
         {"path": it.path, "action": ACTIONS[it.action], "description": it.description}
         for it in changes
+        if path_problem(it.path) is None
     ]
     return msgspec.convert(rows, tuple[FileEntry, ...])

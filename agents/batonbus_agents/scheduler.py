@@ -1,14 +1,17 @@
 """The scheduler: one long handoff in plain code. Its memory is the ledger: run again after a crash,
 its sends are the same handoffs, and their results come back at once."""
 
+from collections import Counter
 from datetime import datetime
 
 import anyio
+from msgspec.structs import replace
 
-from batonbus import Agent, Bounced, Context, Refuse, Sent
-from batonbus_agents.dispatches import stage_dispatch
+from batonbus import Agent, Bounced, ConflictError, Context, Refuse, Sent
+from batonbus_agents.dispatches import recall_dispatch, stage_dispatch
 from batonbus_agents.routes import ATTEMPTS, STAGES, Role
 from batonbus_agents.schedule import Outcome, Slot, blocked_reason, make_schedule
+from batonbus_agents.stages import fitted
 from batonbus_agents.works.dag import dag_problems
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, Dispatch, TaskResult
@@ -33,7 +36,7 @@ class Scheduling:
     def __init__(self, workshop: Workshop, ctx: Context, body: Dispatch) -> None:
         self._workshop = workshop
         # Named by whoever asks, not looked up: run again after a crash, it must decide the same.
-        self._done_before = {it.task for it in body.previous_results if it.status == "SKIP"}
+        self._done_before = {it.task: it for it in body.previous_results if it.status == "SKIP"}
         self._ctx = ctx
         self._work = ctx.envelope.work
         self._outcomes: dict[str, Outcome] = {}
@@ -64,51 +67,63 @@ class Scheduling:
             outcome = Outcome(task=task, status="BLOCKED", reason=reason)
         else:
             try:
-                outcome = await self._attempt(self._workshop.task(self._work, task), slot)
+                outcome = await self._do(self._workshop.task(self._work, task), slot)
             except Bounced as error:
                 outcome = Outcome(task=task, status="FAILED", reason=str(error))
         self._outcomes[task] = outcome
         self._ctx.log.info("task.ended", task=task, status=outcome.status, reason=outcome.reason)
         self._ended[task].set()
 
-    async def _attempt(self, task: Task, slot: Slot) -> Outcome:
-        """Up to three rounds of build, verify, commit; each role counts its own attempts."""
+    async def _do(self, task: Task, slot: Slot) -> Outcome:
+        """Build, verify, commit, and after a FAIL build again. Each role counts its attempts, and
+        none makes a fourth."""
         before = [self._finals[need] for need in slot.needs]
-        reason = ""
         if task.id in self._done_before:
             return await self._recall(task, before)
-        used: dict[Role, int] = {}
-        for round_ in range(1, ATTEMPTS + 1):
+        used: Counter[Role] = Counter()
+        reason = ""
+        for number in range(1, ATTEMPTS + 1):
             for role in STAGES["full"]:
-                key, attempt = f"{task.id}/{role}/{round_}", used.get(role, 0) + 1
-                if attempt > ATTEMPTS:
-                    break
-                sent = await self._send(task, role, key, before, attempt)
+                if used[role] == ATTEMPTS:
+                    reason = f"{reason}; {role} has made its {ATTEMPTS} attempts"
+                    return Outcome(task=task.id, status="FAILED", reason=reason)
+                body = stage_dispatch(task, role)
+                key = f"{task.id}/{role}/{number}"
+                sent = await self._send(role, body, key, task, before, used[role] + 1)
                 result = await sent.result()
                 used[role], before = sent.attempt, [sent]
                 if result.status == "FAIL":
                     reason = f"{role}, attempt {used[role]}: {result.summary}"
                     break
                 if role == STAGES["full"][-1]:
-                    self._finals[task.id] = sent
-                    return Outcome(task=task.id, status="PASS", commit=result.commit)
+                    return self._committed(task, sent, result)
         return Outcome(task=task.id, status="FAILED", reason=reason)
 
     async def _recall(self, task: Task, before: list[Sent]) -> Outcome:
-        """A task that an earlier run committed: the committer finds its commit, and its context
-        stands in the windows of those that need it."""
-        sent = await self._send(task, "committer", f"{task.id}/recall", before, 1)
+        body = recall_dispatch(task, self._done_before[task.id])
+        sent = await self._send("committer", body, f"{task.id}/recall", task, before, 1)
         result = await sent.result()
-        self._finals[task.id] = sent
         if result.status == "FAIL":
             return Outcome(task=task.id, status="FAILED", reason=result.summary)
+        return self._committed(task, sent, result)
+
+    def _committed(self, task: Task, sent: Sent, result: TaskResult) -> Outcome:
+        self._finals[task.id] = sent
         return Outcome(task=task.id, status="PASS", commit=result.commit)
 
     async def _send(
-        self, task: Task, role: Role, key: str, after: list[Sent], attempt: int
+        self, role: Role, body: Dispatch, key: str, task: Task, after: list[Sent], attempt: int
     ) -> Sent:
-        body = stage_dispatch(task, role)
-        return await self._ctx.send(role, body, key=key, task=task.id, after=after, attempt=attempt)
+        try:
+            return await self._ctx.send(
+                role, body, key=key, task=task.id, after=after, attempt=attempt
+            )
+        except ConflictError as error:
+            # Run again after a crash, it finds in the ledger what the plan said before.
+            raise Refuse(
+                f"the plan of {self._work} has changed since this run asked for {key}: "
+                "run the work again, what is committed stays"
+            ) from error
 
     def _report(self, started: datetime) -> TaskResult:
         outcomes = [self._outcomes[task] for task in sorted(self._outcomes)]
@@ -117,16 +132,7 @@ class Scheduling:
         lines = [what, *(f"{it.task} {it.status}: {it.reason}" for it in failed)]
         make = TaskResult.failed if failed else TaskResult.passed
         result = make("\n".join(lines), checks=tuple(_check(it) for it in outcomes))
-        return TaskResult(
-            status=result.status,
-            summary=result.summary,
-            work=self._work,
-            agent=ROLE,
-            verification=result.verification,
-            context_handoff=result.context_handoff,
-            started=started,
-            finished=now(),
-        )
+        return fitted(replace(result, work=self._work, agent=ROLE, started=started, finished=now()))
 
 
 def _check(outcome: Outcome) -> Check:

@@ -33,6 +33,8 @@ def make_specifier(workshop: Workshop, *, id: str | None = None) -> Agent:
         work = ctx.envelope.work
         wanted = WANTED.format(work=work)
         result, folder = await draft(workshop, ROLE, ctx, wanted, _problems)
+        if result.status == "FAIL":
+            return result
         target = workshop.folder(work).path
         adopt(folder, target, [REQUIREMENT])
         if needs_planner(_read(folder)):

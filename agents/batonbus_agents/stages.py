@@ -1,10 +1,24 @@
-"""What the three stages of a task share: reading it, and handing its result on by the route."""
+"""What the three stages of a task share: reading it, signing its result, and handing that on."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
 
 from batonbus import Context, Refuse
+from batonbus_agents.checks import OUTPUT_BUDGET
 from batonbus_agents.dispatches import stage_dispatch
+from batonbus_agents.excerpt import shortened
 from batonbus_agents.routes import Role, route
-from batonbus_agents.workshop import Task, Workshop
-from batonbus_schemas import Dispatch, TaskResult, Then
+from batonbus_agents.workshop import Task, Workshop, now
+from batonbus_schemas import Check, ContextHandoff, Dispatch, FileChange, TaskResult, Then
+
+FIELD_LIMIT = 4_000
+"""Bytes of JSON of each field of a context handoff, and of a summary: several of them have to find
+room in one window."""
+
+PATHS_LIMIT = 8_000
+"""Bytes of the paths that a result names."""
 
 
 def task_of(workshop: Workshop, ctx: Context) -> Task:
@@ -12,6 +26,54 @@ def task_of(workshop: Workshop, ctx: Context) -> Task:
     if ctx.envelope.task is None:
         raise Refuse("a stage needs a task: send it with task=TASK-NN")
     return workshop.task(ctx.envelope.work, ctx.envelope.task)
+
+
+def signed(result: TaskResult, task: Task, role: Role, started: datetime) -> TaskResult:
+    """The result with whose it is and when it was made, as a message can hold it."""
+    return fitted(
+        replace(
+            result, work=task.plan.work, task=task.id, agent=role, started=started, finished=now()
+        )
+    )
+
+
+def fitted(result: TaskResult) -> TaskResult:
+    """The result, with what is too long for a message cut in the middle."""
+    context = result.context_handoff
+    return replace(
+        result,
+        summary=shortened(result.summary, FIELD_LIMIT),
+        notes=shortened(result.notes, FIELD_LIMIT),
+        context_handoff=None if context is None else _fitted_context(context),
+        verification=_fitted_checks(result.verification),
+        files_changed=_fitted_files(result.files_changed),
+        ref_cache={},
+    )
+
+
+def _fitted_context(context: ContextHandoff) -> ContextHandoff:
+    return ContextHandoff(
+        what=shortened(context.what, FIELD_LIMIT),
+        why=shortened(context.why, FIELD_LIMIT),
+        caution=shortened(context.caution, FIELD_LIMIT),
+        incomplete=shortened(context.incomplete, FIELD_LIMIT),
+    )
+
+
+def _fitted_checks(checks: Sequence[Check]) -> tuple[Check, ...]:
+    share = OUTPUT_BUDGET // max(len(checks), 1)
+    return tuple(replace(it, output=shortened(it.output, share)) for it in checks)
+
+
+def _fitted_files(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    found: list[FileChange] = []
+    room = PATHS_LIMIT
+    for change in changes:
+        room -= len(change.path.encode(errors="replace"))
+        if room < 0:
+            break
+        found.append(replace(change, description=shortened(change.description, 200)))
+    return tuple(found)
 
 
 def hand_on(

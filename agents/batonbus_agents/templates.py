@@ -2,8 +2,9 @@
 
 from datetime import date
 
-from batonbus_agents.works.files import FileEntry
+from batonbus_agents.works.files import FileEntry, declared_path_problem
 from batonbus_agents.works.folder import WorkFolder, WorksRoot
+from batonbus_agents.works.markdown import one_line
 from batonbus_agents.works.plan import Plan
 from batonbus_agents.works.plan_tasks import PlanTask
 from batonbus_agents.works.requirement import Requirement
@@ -23,15 +24,21 @@ def new_work(
 ) -> WorkFolder:
     """Write a requirement, a plan in direct mode and one task under the next free id.
 
-    Raises WorksFileError where the list of works cannot be read.
+    Raises ValueError where the title is blank or a file cannot be declared, and WorksFileError
+    where the list of works cannot be read; nothing is written then.
     """
+    title = one_line(title)
+    if not title:
+        raise ValueError("the title is blank: say in a line what is to be done")
+    if problems := [found for path in files if (found := declared_path_problem(path))]:
+        raise ValueError("; ".join(problems))
     folder = root.new_work(title, day)
     entries = tuple(FileEntry(path=path, action="MODIFY") for path in files)
     folder.create_requirement(
         Requirement(
             work=folder.work,
             request=title,
-            functional=(title,),
+            functional=(f"FR-01: {title}",),
             acceptance_criteria=(title,),
         ),
         language,

@@ -6,7 +6,7 @@ from batonbus import Agent, Context
 from batonbus_agents.checks import run_checks, verdict
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import PROTOCOL, Assignment
-from batonbus_agents.stages import hand_on, task_of
+from batonbus_agents.stages import hand_on, signed, task_of
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Worktree
 from batonbus_schemas import Check, Dispatch, TaskResult, Then
@@ -26,16 +26,8 @@ def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) 
         await worktree.restore_latest()
         progress = workshop.folder(work).progress(task.id).value
         checks = await run_checks(task, worktree.path, progress)
-        result = await _judge(workshop, task, ctx, checks, worktree)
-        result = replace(
-            result,
-            work=work,
-            task=task.id,
-            agent=ROLE,
-            verification=checks,
-            started=started,
-            finished=now(),
-        )
+        judged = await _judge(workshop, task, ctx, checks, worktree)
+        result = signed(replace(judged, verification=checks), task, ROLE, started)
         return hand_on(result, task, ROLE, body, ctx.attempt)
 
     return agent
@@ -47,6 +39,7 @@ async def _judge(
     runtime = workshop.runtimes.get(ROLE)
     if verdict(checks) == "FAIL" or runtime is None:
         return summarize(task, checks)
+    workshop.lay_out(task, worktree.path)
     assignment = Assignment(
         role=ROLE,
         work=ctx.envelope.work,

@@ -20,6 +20,9 @@ from batonbus_agents.works.task import TaskSpec
 from batonbus_agents.works.work import Work
 from batonbus_schemas import ContextHandoff
 
+DOCUMENTS = ("Requirement.md", "PLAN.md")
+"""What of a work its tasks refer to, beside their own files."""
+
 
 class Workshop(Struct, frozen=True, kw_only=True):
     """The repository, the runtimes by role (a role without one thinks in plain code), and whom to
@@ -55,8 +58,23 @@ class Workshop(Struct, frozen=True, kw_only=True):
         if planned is None:
             known = ", ".join(it.id for it in plan.tasks) or "none"
             raise Refuse(f"{work} has no {task} (its tasks: {known})")
-        spec = found.task(task).spec or TaskSpec(id=task, title=planned.title)
-        return Task(plan=plan, planned=planned, spec=spec)
+        files = found.task(task)
+        return Task(
+            plan=plan,
+            planned=planned,
+            spec=files.spec or TaskSpec(id=task, title=planned.title),
+            names=tuple(files.names.values()),
+        )
+
+    def lay_out(self, task: "Task", folder: Path) -> None:
+        """Write a task's documents into a folder, at the paths by which a dispatch refers to them:
+        in a work tree they are not there, or as old as its commit."""
+        source = self.folder(task.plan.work).path
+        target = folder / "works" / task.plan.work
+        target.mkdir(parents=True, exist_ok=True)
+        for name in (*DOCUMENTS, *task.names):
+            if (source / name).is_file():
+                (target / name).write_bytes((source / name).read_bytes())
 
     def note_context(self, work: str, task: str, context: ContextHandoff) -> None:
         """Keep a builder's four fields for the committer, whose window shows but their summary."""
@@ -80,11 +98,12 @@ class Workshop(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One task: its plan, its row there, its own file."""
+    """One task: its plan, its row there, its own file, and the names of its files."""
 
     plan: Plan
     planned: PlanTask
     spec: TaskSpec
+    names: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

@@ -1,26 +1,28 @@
 """`batonbus work`: real work items, from a request to commits."""
 
+import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import anyio
 import typer
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line
-from batonbus.cli.running import run, run_until_signal, start_logs
+from batonbus.cli.running import INTERRUPTED, run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.cli.work_options import OnDone, Repo, Runtimes, Variables, role_named, runtime_specs
 from batonbus.rules.chain import OPERATOR
-from batonbus.rules.errors import Bounced, Refuse
+from batonbus.rules.errors import Bounced
 from batonbus.run.bus import serve
 from batonbus.run.core import open_core
-from batonbus.run.discovery import address_file, find_fleet, find_url
+from batonbus.run.discovery import find_fleet, find_url
 from batonbus.work.cancelling import cancel_work
-from batonbus.work.runner import Crew, Site, WorkError, request_work, run_work
+from batonbus.work.runner import Crew, request_work, run_work
+from batonbus.work.site import Site, WorkError, find_work, running_bus
 from batonbus.work.status import WorkReport, survey
 from batonbus_agents.fleet import make_agent
 from batonbus_agents.git import RepositoryError
@@ -28,11 +30,17 @@ from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime, parse_runtime
 from batonbus_agents.templates import new_work
+from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
 
+T = TypeVar("T")
+
 FAILED = 6
 HALTED = 7
+
+LAST_WORDS = 1.0
+"""Seconds that an agent which is stopped has to end what it works on."""
 
 app = new_app(no_args_is_help=True)
 
@@ -102,7 +110,6 @@ def new(
 @app.command("run")
 def run_(
     folder: WorkFolder,
-    repo: Repo = Path(),
     runtime: Runtimes = None,
     variables: Variables = None,
     on_done: OnDone = "",
@@ -128,11 +135,13 @@ def run_(
     """
     start_logs(log_level, Level.WARNING)
     output = Output(as_json)
-    site = Site(folder=repo.resolve(), fleet=fleet or find_fleet(), url=url)
     crew = _crew(runtime, variables, builders, on_done)
-    _check_place(folder, site)
-    go = partial(_finish, output, partial(run_work, site, folder.name, crew, output.show))
-    raise typer.Exit(_run(output, go))
+
+    async def work() -> TaskResult:
+        workshop, name = await find_work(folder.resolve())
+        return await run_work(_site(workshop, url, fleet), name, crew, output.show)
+
+    raise typer.Exit(_run(output, partial(_finish, output, work)))
 
 
 @app.command()
@@ -150,6 +159,8 @@ def request(
 ) -> None:
     """Let the specifier and the planner make a work of a request, and run it.
 
+    Where it is interrupted, `batonbus work run` goes on with it.
+
     \b
     Examples:
       batonbus work request 'Export reports as CSV.' --runtime specifier='command:claude -p' \\
@@ -157,10 +168,13 @@ def request(
     """
     start_logs(log_level, Level.WARNING)
     output = Output(as_json)
-    site = Site(folder=repo.resolve(), fleet=fleet or find_fleet(), url=url)
     crew = _crew(runtime, variables, builders, on_done)
-    go = partial(_finish, output, partial(request_work, site, text, crew, output.show))
-    raise typer.Exit(_run(output, go))
+
+    async def work() -> TaskResult:
+        workshop = Workshop(repository=await Repository.open(repo))
+        return await request_work(_site(workshop, url, fleet), text, crew, output.show)
+
+    raise typer.Exit(_run(output, partial(_finish, output, work)))
 
 
 @app.command()
@@ -169,7 +183,6 @@ def status(
         Path | None,
         typer.Argument(metavar="[PATH]", help="A work's folder, or one with works below it."),
     ] = None,
-    repo: Repo = Path(),
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -191,9 +204,9 @@ def status(
     output = Output(as_json)
 
     async def go() -> int:
-        workshop = await _workshop(repo)
-        address = url or _address_in(repo)
-        target = path or repo / "works"
+        workshop = await _workshop(path or Path())
+        target = path or (workshop.works.path if workshop else Path("works"))
+        address = _address(workshop, url)
         if address is None:
             reports = await survey(target, workshop)
         else:
@@ -211,7 +224,6 @@ def status(
 def cancel(
     folder: WorkFolder,
     reason: Annotated[str, typer.Option(help="Why, for those who work on it.")] = "cancelled",
-    repo: Repo = Path(),
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -227,11 +239,12 @@ def cancel(
     output = Output(as_json)
 
     async def go() -> int:
-        address = url or _address_in(repo) or find_url()
+        workshop, work = await find_work(folder.resolve())
+        address = _address(workshop, url) or find_url(workshop.repository.path)
         async with open_core(address, OPERATOR, fleet=fleet or find_fleet()) as core:
-            count = await cancel_work(core, folder.name, reason)
-        output.show(f"{folder.name}: {count} open handoffs cancelled")
-        output.emit({"work": folder.name, "cancelled": count})
+            count = await cancel_work(core, work, reason)
+        output.show(f"{work}: {count} open handoffs cancelled")
+        output.emit({"work": work, "cancelled": count})
         return 0
 
     raise typer.Exit(_run(output, go))
@@ -264,38 +277,65 @@ def agent(
     }
     configure_tracing(name)
 
-    async def go(stop: anyio.Event) -> None:
+    async def serve_role(stop: anyio.Event) -> None:
         repository = await Repository.open(repo)
         workshop = Workshop(repository=repository, runtimes=runtimes, on_done=on_done)
         made = make_agent(name, workshop, id=id)
         await serve(made, url or find_url(), fleet=fleet or find_fleet(), stop=stop)
 
+    async def go(stop: anyio.Event) -> None:
+        # Its programs must end before whoever stops it loses patience and kills it with -9.
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_after, stop, LAST_WORDS, tasks.cancel_scope)
+            await serve_role(stop)
+            tasks.cancel_scope.cancel()
+
     raise typer.Exit(_run(output, partial(run_until_signal, go)))
 
 
 def _run(output: Output, go: Callable[[], Awaitable[int]]) -> int:
-    """As `run`; what a work's files or its repository say is no bug either."""
+    return run(output, partial(_told, go))
 
-    async def told() -> int:
-        try:
-            return await go()
-        except (RepositoryError, Refuse, NotADirectoryError, ValueError) as error:
-            raise WorkError(str(error)) from error
 
-    return run(output, told)
+async def _told(go: Callable[[], Awaitable[T]]) -> T:
+    """What a work's files say, or the system of its folder, is no bug either."""
+    try:
+        return await go()
+    except (WorksFileError, FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise WorkError(str(error)) from error
 
 
 async def _finish(output: Output, work: Callable[[], Awaitable[TaskResult]]) -> int:
-    try:
-        result = await work()
-    except Bounced as error:
-        output.fail([str(error)])
+    """Show what comes of a run. SIGINT and SIGTERM end it in order."""
+    ended: list[TaskResult] = []
+    bounced: list[str] = []
+
+    async def go(stop: anyio.Event) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_after, stop, 0, tasks.cancel_scope)
+            try:
+                ended.append(await _told(work))
+            except Bounced as error:
+                bounced.append(str(error))
+            tasks.cancel_scope.cancel()
+
+    await run_until_signal(go)
+    if bounced:
+        output.fail(bounced)
         return FAILED
-    for check in result.verification:
+    if not ended:
+        return INTERRUPTED
+    for check in ended[0].verification:
         output.show(f"{check.name}  {check.status:<4}  {one_line(check.output)}")
-    output.show(clean(result.summary))
-    output.emit(result)
-    return 0 if result.status == "PASS" else HALTED
+    output.show(clean(ended[0].summary))
+    output.emit(ended[0])
+    return 0 if ended[0].status == "PASS" else HALTED
+
+
+async def _cancel_after(event: anyio.Event, seconds: float, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    await anyio.sleep(seconds)
+    scope.cancel()
 
 
 def _crew(
@@ -309,25 +349,24 @@ def _crew(
     )
 
 
-def _check_place(folder: Path, site: Site) -> None:
-    if folder.resolve().parent != site.folder / "works":
-        raise typer.BadParameter(
-            f"{folder} is no work of {site.folder}: a work lies in its works folder, "
-            "name another --repo"
-        )
+def _site(workshop: Workshop, url: str | None, fleet: str | None) -> Site:
+    address = url or os.environ.get("BATONBUS_URL")
+    return Site(workshop=workshop, fleet=fleet or find_fleet(), url=address)
 
 
-async def _workshop(repo: Path) -> Workshop | None:
-    """The repository's workshop; None where the works lie in no repository."""
+async def _workshop(path: Path) -> Workshop | None:
+    """The workshop around a path; None where it lies in no repository."""
     try:
-        return Workshop(repository=await Repository.open(repo))
+        return Workshop(repository=await Repository.open(path))
     except RepositoryError:
         return None
 
 
-def _address_in(repo: Path) -> str | None:
-    file = address_file(repo)
-    return file.read_text().strip() if file.exists() else None
+def _address(workshop: Workshop | None, url: str | None) -> str | None:
+    """The bus that was named, or the one that is up in the repository."""
+    if address := url or os.environ.get("BATONBUS_URL"):
+        return address
+    return running_bus(workshop.repository.path) if workshop else None
 
 
 def _show_report(output: Output, report: WorkReport) -> None:
@@ -338,6 +377,9 @@ def _show_report(output: Output, report: WorkReport) -> None:
             task.task, task.status, task.stage, attempts, task.commit[:10], one_line(task.title, 60)
         )
     output.show(report.work, table)
+    for task in report.tasks:
+        if task.reason:
+            output.show(f"{task.task}: {one_line(task.reason)}")
     for problem in report.problems:
         output.show(clean(str(problem)))
     for name in report.restored:

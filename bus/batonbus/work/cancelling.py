@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from batonbus.rules.chain import OPERATOR, Chain
+from batonbus.rules.chain import OPERATOR, Chain, fold
 from batonbus.run.core import Core
-from batonbus.wire.ledger import Draft, Stored, fold_stored
+from batonbus.wire.ledger import Draft, Stored
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.reader import read_to_head
 from batonbus.wire.subjects import NOBODY, Subject
@@ -26,10 +26,13 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
 
     def hear(stored: Stored) -> None:
         handoff_id = stored.subject.handoff_id
-        chains[handoff_id] = fold_stored(chains.get(handoff_id, Chain(id=handoff_id)), stored)
+        chains[handoff_id] = fold(chains.get(handoff_id, Chain(id=handoff_id)), [stored.event])
 
     await read_to_head(core.ledger, hear)
-    return [it for it in chains.values() if not it.final and it.work == work]
+    own = [it for it in chains.values() if it.work == work]
+    # What a settled handoff hands on is open before the window manager has seen it.
+    unseen = [Chain(id=it.child, work=work) for it in own if it.child and it.child not in chains]
+    return [it for it in own if not it.final] + unseen
 
 
 async def _cancel(core: Core, chain: Chain, reason: str) -> bool:

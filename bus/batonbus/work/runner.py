@@ -1,29 +1,26 @@
 """One run of a work: a bus, the fleet's processes, one handoff to whoever starts, a result."""
 
-import fcntl
 import os
 import sys
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 from msgspec import Struct
-from msgspec.structs import replace
 
 from batonbus.narration import Narrator, Say
 from batonbus.rules.chain import OPERATOR
-from batonbus.rules.errors import BatonbusError
-from batonbus.rules.settings import Settings
+from batonbus.rules.errors import Bounced
 from batonbus.run.bus import Bus, sender_key
 from batonbus.run.core import Core, open_core
-from batonbus.run.discovery import STATE_FOLDER, address_file
-from batonbus.run.history import History, read_line
-from batonbus.run.supervisor import local_bus, supervise
+from batonbus.run.history import read_line
+from batonbus.run.supervisor import supervise
 from batonbus.wire.subjects import all_events
-from batonbus_agents.dispatches import schedule_dispatch, stage_dispatch
+from batonbus.work.cancelling import cancel_work
+from batonbus.work.site import Site, WorkError, only_run, open_bus
+from batonbus_agents.dispatches import recall_dispatch, schedule_dispatch, skipped, stage_dispatch
 from batonbus_agents.modes import mode_problem
-from batonbus_agents.repository import Repository
 from batonbus_agents.routes import ROLES, STAGES, STARTS, Role
 from batonbus_agents.workshop import Workshop, now
 from batonbus_schemas import Body, Dispatch, TaskResult
@@ -32,20 +29,6 @@ RUNNER = "work-runner"
 
 TITLE_LIMIT = 80
 """Characters of a request's first line that become its work's title."""
-
-
-class WorkError(BatonbusError):
-    """A work cannot be run."""
-
-
-class Site(Struct, frozen=True, kw_only=True):
-    """Where a work runs: the repository, and the bus. `url` None is the bus that is up in its
-    folder, or one that is started for the run, with these `settings`."""
-
-    folder: Path
-    fleet: str
-    url: str | None = None
-    settings: Settings | None = None
 
 
 class Crew(Struct, frozen=True, kw_only=True):
@@ -61,9 +44,26 @@ class Crew(Struct, frozen=True, kw_only=True):
 class Started(Struct, frozen=True, kw_only=True):
     """What a run begins with."""
 
-    to: Role
+    to: str
     body: Body
     task: str | None = None
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Who is needed to bring it to its end."""
+        mode = self.body.execution_mode if isinstance(self.body, Dispatch) else "full"
+        if self.to == "scheduler":
+            return "scheduler", *STAGES["full"]
+        return STAGES[mode] if self.to in STAGES[mode] else ROLES
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run of a work: what it was begun with (None: it is a new one), and its result if it is over
+    and nothing is left to do."""
+
+    number: int
+    started: Started | None = None
+    result: TaskResult | None = None
 
 
 async def begin(workshop: Workshop, work: str) -> Started:
@@ -71,14 +71,14 @@ async def begin(workshop: Workshop, work: str) -> Started:
     _, plan = workshop.read(work)
     if problem := mode_problem(plan):
         raise WorkError(f"{work} cannot run: {problem}")
+    committed = await workshop.repository.commits_of(work)
     if plan.mode == "full":
-        committed = await workshop.repository.commits_of(work)
-        return Started(
-            to=STARTS["full"], body=schedule_dispatch(work, plan.goal or plan.title, committed)
-        )
-    if not plan.tasks:
-        raise WorkError(f"{work} cannot run: its plan has no tasks")
+        body = schedule_dispatch(work, plan.goal or plan.title, committed)
+        return Started(to=STARTS["full"], body=body)
     task = workshop.task(work, plan.tasks[0].id)
+    if commit := committed.get(task.id):
+        body = recall_dispatch(task, skipped(task.id, commit))
+        return Started(to="committer", body=body, task=task.id)
     return Started(to=STARTS[plan.mode], body=stage_dispatch(task, "builder"), task=task.id)
 
 
@@ -87,17 +87,21 @@ async def run_work(site: Site, work: str, crew: Crew, say: Say) -> TaskResult:
 
     Raises Bounced where the run ended without a result, Refuse, WorkError, RepositoryError.
     """
-    workshop = Workshop(repository=await Repository.open(site.folder))
-    started = await begin(workshop, work)
-    _, plan = workshop.read(work)
-    stages = STAGES[plan.mode]
-    roles = stages if started.to in stages else (started.to, *stages)
-    async with _scene(site, roles, crew) as (core, address):
-        number, body = await find_run(core, work, complete=await _complete(workshop, work))
-        say(f"{work}: run {number} {'goes on' if body else 'begins'}, {plan.mode} mode")
-        key = run_key(work, number)
-        started = replace(started, body=body or started.body)
-        return await _hand_over(core, address, work, key, started, say)
+    planned = (site.workshop.folder(work).path / "PLAN.md").is_file()
+    # Without a plan it can only be a request that was interrupted.
+    new = await begin(site.workshop, work) if planned else None
+    async with _scene(site) as (core, address):
+        run = await find_run(core, work, complete=await _is_complete(site.workshop, work))
+        if run.result is not None:
+            return run.result
+        started = run.started or new or await begin(site.workshop, work)
+        if run.started is None:
+            await cancel_work(core, work, f"run {run.number} begins")
+        say(f"{work}: run {run.number} {'goes on' if run.started else 'begins'}")
+        await _narrate(core, work, say)
+        async with start_crew(site.folder, started.roles, crew, address, site.fleet):
+            ended = await _hand_over(site, address, work, run.number, started)
+    return _result(ended)
 
 
 async def request_work(site: Site, text: str, crew: Crew, say: Say) -> TaskResult:
@@ -105,35 +109,51 @@ async def request_work(site: Site, text: str, crew: Crew, say: Say) -> TaskResul
 
     Raises as `run_work`.
     """
-    workshop = Workshop(repository=await Repository.open(site.folder))
-    title = text.strip().splitlines()[0][:TITLE_LIMIT]
-    work = workshop.works.new_work(title, now().date()).work
-    started = Started(to="specifier", body=Dispatch(brief=text, action="route", title=title))
-    async with _scene(site, ROLES, crew) as (core, address):
+    if not text.strip():
+        raise WorkError("the request is blank: say what is wanted")
+    async with _scene(site) as (core, address):
+        title = text.strip().splitlines()[0][:TITLE_LIMIT]
+        work = site.workshop.works.new_work(title, now().date()).work
+        started = Started(to="specifier", body=Dispatch(brief=text, action="route", title=title))
         say(f"{work}: requested")
-        return await _hand_over(core, address, work, run_key(work, 1), started, say)
+        await _narrate(core, work, say)
+        async with start_crew(site.folder, started.roles, crew, address, site.fleet):
+            ended = await _hand_over(site, address, work, 1, started)
+    return _result(ended)
 
 
 @asynccontextmanager
-async def _scene(site: Site, roles: Sequence[Role], crew: Crew) -> AsyncGenerator[tuple[Core, str]]:
-    """A bus with its address, and the roles' processes, for one run."""
-    with only_run(site.folder):
+async def _scene(site: Site) -> AsyncGenerator[tuple[Core, str]]:
+    """The site for one run alone, with its bus and the bus's address."""
+    with only_run(site):
         async with (
-            _bus(site) as address,
+            open_bus(site) as address,
             open_core(address, OPERATOR, fleet=site.fleet) as core,
-            start_crew(site.folder, roles, crew, address, site.fleet),
         ):
             yield core, address
 
 
+async def _narrate(core: Core, work: str, say: Say) -> None:
+    await core.ledger.listen(all_events(core.fleet), Narrator(say, work=work).hear)
+
+
 async def _hand_over(
-    core: Core, address: str, work: str, key: str, started: Started, say: Say
-) -> TaskResult:
-    narrator = Narrator(say, work=work)
-    await core.ledger.listen(all_events(core.fleet), narrator.hear)
-    async with Bus(address, actor=RUNNER, fleet=core.fleet) as bus:
+    site: Site, address: str, work: str, number: int, started: Started
+) -> TaskResult | Bounced:
+    """What comes of a run; a value, for what is raised here comes out in the groups of others."""
+    async with Bus(address, actor=RUNNER, fleet=site.fleet) as bus:
+        key = run_key(work, number)
         sent = await bus.send(started.to, started.body, key=key, work=work, task=started.task)
-        return await sent.result()
+        try:
+            return await sent.result()
+        except Bounced as error:
+            return error
+
+
+def _result(ended: TaskResult | Bounced) -> TaskResult:
+    if isinstance(ended, Bounced):
+        raise ended
+    return ended
 
 
 def run_key(work: str, number: int) -> str:
@@ -141,58 +161,27 @@ def run_key(work: str, number: int) -> str:
     return f"{work}/run/{number}"
 
 
-async def find_run(core: Core, work: str, *, complete: bool) -> tuple[int, Body | None]:
-    """The run to go on with, and what it was begun with; None where it is a new one, because the
-    newest has ended without success, or the plan has grown since (the work is not `complete`)."""
+async def find_run(core: Core, work: str, *, complete: bool) -> Run:
+    """The run to go on with; a new one where the newest has ended without success, or the plan has
+    grown since (the work is not `complete`)."""
     number = 1
-    while True:
-        line = await read_line(core.ledger, sender_key(RUNNER, run_key(work, number)))
-        if not line:
-            return number, None
-        if not line[-1].chain.final or (complete and _passed(line[-1])):
-            return number, line[0].envelope.body if line[0].envelope else None
+    while line := await read_line(core.ledger, sender_key(RUNNER, run_key(work, number))):
+        first, last = line[0].envelope, line[-1]
+        if first and not last.chain.final:
+            started = Started(to=first.to, body=first.body, task=first.task)
+            return Run(number=number, started=started)
+        result = last.settlement.result if last.settlement else None
+        if complete and result is not None and result.status == "PASS":
+            return Run(number=number, result=result)
         number += 1
+    return Run(number=number)
 
 
-def _passed(last: History) -> bool:
-    return last.settlement is not None and last.settlement.result.status == "PASS"
-
-
-async def _complete(workshop: Workshop, work: str) -> bool:
+async def _is_complete(workshop: Workshop, work: str) -> bool:
     """Whether every task of the plan is committed."""
-    _, plan = workshop.read(work)
+    plan = workshop.folder(work).read().value.plan
     committed = await workshop.repository.commits_of(work)
-    return all(task.id in committed for task in plan.tasks)
-
-
-@contextmanager
-def only_run(repository: Path) -> Generator[None]:
-    """One run at a time in a repository: its agents have fixed ids. Raises WorkError."""
-    folder = repository / STATE_FOLDER
-    folder.mkdir(exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
-    with (folder / "work.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise WorkError(
-                f"a work runs in {repository} already: wait for it, or stop it"
-            ) from None
-        yield
-
-
-@asynccontextmanager
-async def _bus(site: Site) -> AsyncGenerator[str]:
-    """The address of the site's bus."""
-    if site.url is not None:
-        yield site.url
-    elif address_file(site.folder).exists():
-        yield address_file(site.folder).read_text().strip()
-    else:
-        async with local_bus(
-            site.folder, fleet=site.fleet, settings=site.settings, log_level="WARNING"
-        ) as address:
-            yield address
+    return plan is not None and all(task.id in committed for task in plan.tasks)
 
 
 @asynccontextmanager

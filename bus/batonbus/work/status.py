@@ -1,7 +1,8 @@
 """How a work is: what its files, its commits and the ledger say of each task."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from batonbus.run.core import Core
 from batonbus.run.history import History, make_history
 from batonbus.wire.ledger import Stored
 from batonbus.wire.reader import read_to_head
+from batonbus.work.runner import RUNNER
 from batonbus_agents.projection import make_progress, make_result
 from batonbus_agents.works.folder import work_folders
 from batonbus_agents.works.handoff import StageContext
@@ -22,7 +24,8 @@ from batonbus_schemas import TaskResult
 
 
 class TaskStatus(Struct, frozen=True, kw_only=True):
-    """One task: `stage` is where it is now (a role and the state of its handoff)."""
+    """One task: `stage` is where it is now (a role and the state of its handoff), `reason` why it
+    is FAILED or BLOCKED."""
 
     task: str
     title: str
@@ -30,10 +33,12 @@ class TaskStatus(Struct, frozen=True, kw_only=True):
     stage: str = ""
     attempts: int = 0
     commit: str = ""
+    reason: str = ""
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """One handoff of a task: to which role, in which state, as which attempt, with which result."""
+    """One handoff of a work: to which role, with which history; `task` is blank where it is about
+    the whole work."""
 
     task: str
     role: str
@@ -46,7 +51,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 async def read_stages(core: Core, work: str) -> list[Stage]:
-    """Every task's handoffs of a work, in the order of the ledger."""
+    """All handoffs of a work, in the order in which they began."""
     by_handoff: dict[UUID, list[Stored]] = {}
 
     def hear(stored: Stored) -> None:
@@ -61,72 +66,99 @@ def _stages(handoffs: Iterable[tuple[UUID, list[Stored]]]) -> Iterable[Stage]:
     for handoff_id, events in handoffs:
         history = make_history(handoff_id, events)
         envelope = history.delivery.envelope if history.delivery else history.envelope
-        if envelope is not None and envelope.task is not None:
-            yield Stage(task=envelope.task, role=envelope.to, history=history)
+        if envelope is not None:
+            yield Stage(task=envelope.task or "", role=envelope.to, history=history)
+
+
+def newest_run(stages: Sequence[Stage]) -> Sequence[Stage]:
+    """The stages from the newest first handoff of a run on."""
+    starts = [at for at, it in enumerate(stages) if it.history.chain.sender == RUNNER]
+    return stages[starts[-1] :] if starts else stages
 
 
 def task_statuses(
-    plan: Plan, commits: dict[str, str], stages: list[Stage], files: dict[str, str]
+    plan: Plan, commits: Mapping[str, str], stages: Sequence[Stage], files: Mapping[str, str]
 ) -> list[TaskStatus]:
-    """Each task of a plan. A commit decides; then the ledger; then what its files say."""
-    return [
-        _status(task.id, task.title, commits.get(task.id, ""), stages, files.get(task.id, ""))
-        for task in plan.tasks
-    ]
+    """Each task of a plan. A commit decides; then the newest run in the ledger; then what the files
+    say."""
+    run = newest_run(stages)
+    ending, verdicts = _ending(run), _verdicts(run)
+    found: list[TaskStatus] = []
+    for task in plan.tasks:
+        own = [stage for stage in run if stage.task == task.id]
+        last = own[-1] if own else None
+        commit, verdict = commits.get(task.id, ""), verdicts.get(task.id, "")
+        status = "DONE" if commit else _status(last, ending, verdict, files.get(task.id, ""))
+        built = _last(own, "builder")
+        found.append(
+            TaskStatus(
+                task=task.id,
+                title=task.title,
+                status=status,
+                stage=f"{last.role} {last.history.chain.stage}" if last else "",
+                attempts=built.history.chain.attempt if built else 0,
+                commit=commit,
+                reason=_reason(last, verdict) if status in {"FAILED", "BLOCKED"} else "",
+            )
+        )
+    return found
 
 
-def _status(task: str, title: str, commit: str, stages: list[Stage], file: str) -> TaskStatus:
-    own = [stage for stage in stages if stage.task == task]
-    last = own[-1] if own else None
-    building = [it.history.chain.attempt for it in own if it.role == "builder"]
-    where = f"{last.role} {last.history.chain.stage}" if last else ""
-    if commit:
-        status = "DONE"
-    elif last is None:
-        status = file or "PENDING"
-    else:
-        status = "FAILED" if _given_up(last) else "IN_PROGRESS"
-    return TaskStatus(
-        task=task,
-        title=title,
-        status=status,
-        stage=where,
-        attempts=max(building, default=0),
-        commit=commit,
-    )
+def _ending(stages: Sequence[Stage]) -> Literal["", "CANCELLED", "FAILED"]:
+    """How tasks without a commit have ended with a run; blank while anything of it is open. What a
+    settled handoff hands on is open at once."""
+    chains = {stage.history.chain.id: stage.history.chain for stage in stages}
+    if any(not it.final or (it.child and it.child not in chains) for it in chains.values()):
+        return ""
+    cancelled = any(it.stage == "cancelled" for it in chains.values())
+    return "CANCELLED" if cancelled else "FAILED"
 
 
-def _given_up(last: Stage) -> bool:
-    """Its newest handoff ended without a PASS, and nobody has sent another one."""
-    return last.history.chain.final and (last.result is None or last.result.status == "FAIL")
+def _verdicts(stages: Sequence[Stage]) -> dict[str, str]:
+    """What the scheduler reported of each task that it did not bring to its commit."""
+    reported = _last(stages, "scheduler")
+    checks = reported.result.verification if reported and reported.result else ()
+    return {it.name: it.output for it in checks if it.status != "PASS"}
 
 
-def restore_files(workshop: Workshop, plan: Plan, stages: list[Stage]) -> list[str]:
+def _status(last: Stage | None, ending: str, verdict: str, file: str) -> str:
+    if verdict.startswith("BLOCKED"):
+        return "BLOCKED"
+    return (ending or "IN_PROGRESS") if last else (file or "PENDING")
+
+
+def _reason(last: Stage | None, verdict: str) -> str:
+    if verdict:
+        return verdict.partition(": ")[2]
+    if last is None:
+        return ""
+    return last.result.summary if last.result else last.history.chain.reason
+
+
+def restore_files(workshop: Workshop, plan: Plan, stages: Sequence[Stage]) -> list[str]:
     """Write again the status files that somebody deleted, as the ledger tells them; returns their
-    tasks' names."""
+    names."""
     folder = workshop.folder(plan.work)
     restored: list[str] = []
     for task in plan.tasks:
-        own = [it for it in stages if it.task == task.id and it.result is not None]
-        built = _last(own, "builder")
+        own = [stage for stage in stages if stage.task == task.id]
+        built, closed = _last(own, "builder"), _last(own, "committer")
         if built is None or built.result is None:
-            continue
+            continue  # a builder that works writes its file itself
         if folder.progress(task.id).value is None:
             attempt = built.history.chain.attempt
             folder.write_progress(make_progress(task.id, built.result, attempt))
             restored.append(f"{task.id}_progress.md")
-        closed = _last(own, "committer")
-        if closed and closed.result and closed.result.commit and not folder.result(task.id).value:
+        done = closed.result if closed else None
+        if done is not None and done.commit and folder.result(task.id).value is None:
             contexts = _contexts(built, _last(own, "verifier"))
-            folder.write_result(
-                make_result(plan, task.id, closed.result, contexts, built.result.finished),
-                plan.language,
-            )
+            result = make_result(plan, task.id, done, contexts, built.result.finished)
+            folder.write_result(result, plan.language)
             restored.append(f"{task.id}_result.md")
     return restored
 
 
-def _last(stages: list[Stage], role: str) -> Stage | None:
+def _last(stages: Sequence[Stage], role: str) -> Stage | None:
     return next((it for it in reversed(stages) if it.role == role), None)
 
 
@@ -183,7 +215,7 @@ async def survey(
 
 
 def _is_own(workshop: Workshop, folder: Path) -> bool:
-    return folder.absolute().parent == workshop.works.path.absolute()
+    return folder.resolve().parent == workshop.works.path
 
 
 def _from_files(work: Work) -> list[TaskStatus]:
