@@ -3,6 +3,7 @@
 import os
 import queue
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,19 +19,35 @@ from msgspec import to_builtins
 
 from batonbus import Settings
 from batonbus.cli.outcome import EXIT_CODES
+from batonbus.cli.work_options import runtime_specs
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SNIPPETS = Path(__file__).parent / "snippets"
+PROGRAMS = Path(__file__).parent / "programs"
+"""Stand-ins for programs that are not installed here."""
+
 LIMIT = 60.0
 """Seconds after which a command that should have ended, or said something, has failed."""
+
+READER = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_AUTHOR_NAME": "A Reader",
+    "GIT_AUTHOR_EMAIL": "reader@example.org",
+    "GIT_COMMITTER_NAME": "A Reader",
+    "GIT_COMMITTER_EMAIL": "reader@example.org",
+    "ANTHROPIC_API_KEY": "the reader's own",
+}
+"""What a reader's environment has."""
 
 MADE = {"make demo": "batonbus demo"}
 """What a target of the Makefile runs, once everything is installed."""
 
 ID = re.compile(r"\b[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?\b")
-VARYING = re.compile(r"\d+\.\d+|[\d,]+(?= ms)|(?<=tester)-relief\b")
-"""Differs from run to run, beside ids: durations, and which of two testers was killed."""
+VARYING = re.compile(
+    r"\d+\.\d+|[\d,]+(?= ms)|\b[0-9a-f]{10}\b|(?<=tester)-relief\b|(?<=builder-)\d"
+)
+"""Differs from run to run, beside ids: durations, commits, which tester or builder it was."""
 
 
 class Step(NamedTuple):
@@ -83,8 +100,8 @@ class Terminals:
         self._ids: dict[str, str] = {}
         ours = ("BATONBUS_", "OTEL_")
         kept = {name: it for name, it in os.environ.items() if not name.startswith(ours)}
-        path = os.pathsep.join((str(Path(sys.executable).parent), kept["PATH"]))
-        self._environment = kept | {"PATH": path, "COLUMNS": "120"}
+        path = os.pathsep.join((str(PROGRAMS), str(Path(sys.executable).parent), kept["PATH"]))
+        self._environment = kept | READER | {"PATH": path, "COLUMNS": "120"}
 
     def play(self, step: Step) -> None:
         """Run a command to its end. It must say what the README shows."""
@@ -100,7 +117,7 @@ class Terminals:
             timeout=LIMIT,
         )
         self._code = ended.returncode
-        said = ended.stdout.splitlines()
+        said = ended.stdout.rstrip().splitlines()
         assert is_shown(step.output, said), f"$ {command}\n{ended.stdout}"
         self._learn(step.output, said)
 
@@ -146,10 +163,11 @@ def pass_on(stream: IO[str], lines: "queue.Queue[str]") -> None:
 
 @pytest.fixture(scope="module")
 def terminals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminals]:
-    """A folder with the README's files, in which its bus runs."""
+    """A repository with the README's files, in which its bus runs."""
     folder = tmp_path_factory.mktemp("readme") / "fleet"
     shutil.copytree(SNIPPETS, folder)
     made = Terminals(folder)
+    made.play(Step("git init --quiet && git add . && git commit --quiet --message 'A fleet'", []))
     with made.running("batonbus up", "receipt_keeper.started", "window_manager.started"):
         yield made
 
@@ -186,6 +204,19 @@ def test_make_runs_what_the_readme_says(target: str, runs: str) -> None:
         ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT
     )
     assert runs in said.stdout
+
+
+@pytest.mark.parametrize("text", re.findall(r"^\| `(builder=.+?)` \|", README, flags=re.M))
+def test_a_runtime_is_written_as_the_fleet_reads_it(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_module.py").write_text("async def build(assignment): ...\n")
+    (tmp_path / "patches.toml").write_text('[[step]]\nrole = "builder"\nwhat = "Nothing."\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    words = shlex.split(text)
+    assert list(runtime_specs(words)) == ["builder"]
+    assert len(words) == 1
 
 
 def read_rows(heading: str) -> dict[str, str]:
