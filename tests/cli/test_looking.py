@@ -90,7 +90,7 @@ def test_the_beginning_of_an_id_is_enough(
     assert shown["handoffs"][0]["handoff_id"] == str(line)
 
 
-@pytest.mark.parametrize("handoff_id", [str(uuid4()), str(uuid4())[:13]])
+@pytest.mark.parametrize("handoff_id", [str(uuid4()), str(uuid4())[:13]], ids=["whole", "short"])
 def test_an_unknown_handoff_is_an_error(
     invoke: Callable[..., Result], line: UUID, handoff_id: str
 ) -> None:
