@@ -1,4 +1,4 @@
-"""`batonbus demo`: the whole bus at work, in some fifteen seconds."""
+"""`batonbus demo`: the whole bus at work, in some twenty seconds."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
