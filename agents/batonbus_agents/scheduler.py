@@ -1,7 +1,6 @@
 """The scheduler: one long handoff in plain code. Its memory is the ledger: run again after a crash,
 its sends are the same handoffs, and their results come back at once."""
 
-from collections import Counter
 from datetime import datetime
 
 import anyio
@@ -80,24 +79,39 @@ class Scheduling:
         before = [self._finals[need] for need in slot.needs]
         if task.id in self._done_before:
             return await self._recall(task, before)
-        used: Counter[Role] = Counter()
+        used: dict[Role, int] = {}
         reason = ""
         for number in range(1, ATTEMPTS + 1):
-            for role in STAGES["full"]:
-                if used[role] == ATTEMPTS:
-                    reason = f"{reason}; {role} has made its {ATTEMPTS} attempts"
-                    return Outcome(task=task.id, status="FAILED", reason=reason)
-                body = stage_dispatch(task, role)
-                key = f"{task.id}/{role}/{number}"
-                sent = await self._send(role, body, key, task, before, used[role] + 1)
-                result = await sent.result()
-                used[role], before = sent.attempt, [sent]
-                if result.status == "FAIL":
-                    reason = f"{role}, attempt {used[role]}: {result.summary}"
-                    break
-                if role == STAGES["full"][-1]:
-                    return self._committed(task, sent, result)
+            role, sent, result = await self._round(task, number, before, used)
+            if result.status == "PASS":
+                return self._committed(task, sent, result)
+            before, reason = [sent], _reason(role, result, used)
+            # To build again would need each of these roles again.
+            if ATTEMPTS in used.values():
+                break
         return Outcome(task=task.id, status="FAILED", reason=reason)
+
+    async def _round(
+        self, task: Task, number: int, before: list[Sent], used: dict[Role, int]
+    ) -> tuple[Role, Sent, TaskResult]:
+        """Through the stages, or to the first FAIL; `used` is kept up with each role's attempts."""
+        role, *others = STAGES["full"]
+        sent, result = await self._stage(task, role, number, before, used)
+        for following in others:
+            if result.status == "FAIL":
+                break
+            role = following
+            sent, result = await self._stage(task, role, number, [sent], used)
+        return role, sent, result
+
+    async def _stage(
+        self, task: Task, role: Role, number: int, before: list[Sent], used: dict[Role, int]
+    ) -> tuple[Sent, TaskResult]:
+        body, key = stage_dispatch(task, role), f"{task.id}/{role}/{number}"
+        sent = await self._send(role, body, key, task, before, used.get(role, 0) + 1)
+        result = await sent.result()
+        used[role] = sent.attempt
+        return sent, result
 
     async def _recall(self, task: Task, before: list[Sent]) -> Outcome:
         body = recall_dispatch(task, self._done_before[task.id])
@@ -133,6 +147,14 @@ class Scheduling:
         make = TaskResult.failed if failed else TaskResult.passed
         result = make("\n".join(lines), checks=tuple(_check(it) for it in outcomes))
         return fitted(replace(result, work=self._work, agent=ROLE, started=started, finished=now()))
+
+
+def _reason(role: Role, result: TaskResult, used: dict[Role, int]) -> str:
+    reason = f"{role}, attempt {used[role]}: {result.summary}"
+    if used[role] == ATTEMPTS:
+        return reason
+    spent = [f"; {it} has made {ATTEMPTS} attempts" for it in used if used[it] == ATTEMPTS]
+    return "".join([reason, *spent])
 
 
 def _check(outcome: Outcome) -> Check:

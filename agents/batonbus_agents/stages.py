@@ -1,8 +1,11 @@
 """What the three stages of a task share: reading it, signing its result, and handing that on."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 
+import msgspec
 from msgspec.structs import replace
 
 from batonbus import Context, Refuse
@@ -14,11 +17,14 @@ from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, ContextHandoff, Dispatch, FileChange, TaskResult, Then
 
 FIELD_LIMIT = 4_000
-"""Bytes of JSON of each field of a context handoff, and of a summary: several of them have to find
-room in one window."""
+"""Bytes of JSON of each field of a context handoff: several of them have to find room in one
+window."""
 
-PATHS_LIMIT = 8_000
-"""Bytes of the paths that a result names."""
+NOTES_LIMIT = 1_000
+"""Bytes of JSON of a summary, and of the notes."""
+
+FILES_LIMIT = 8_000
+"""Bytes of JSON of the files that a result lists."""
 
 
 def task_of(workshop: Workshop, ctx: Context) -> Task:
@@ -39,14 +45,16 @@ def signed(result: TaskResult, task: Task, role: Role, started: datetime) -> Tas
 
 def fitted(result: TaskResult) -> TaskResult:
     """The result, with what is too long for a message cut in the middle."""
-    context = result.context_handoff
+    context, files = result.context_handoff, _fitted_files(result.files_changed)
+    unlisted = len(result.files_changed) - len(files)
+    notes = [result.notes, f"{unlisted:,} more files are not listed here." if unlisted else ""]
     return replace(
         result,
-        summary=shortened(result.summary, FIELD_LIMIT),
-        notes=shortened(result.notes, FIELD_LIMIT),
+        summary=shortened(result.summary, NOTES_LIMIT),
+        notes="\n".join(shortened(it, NOTES_LIMIT) for it in notes if it),
         context_handoff=None if context is None else _fitted_context(context),
         verification=_fitted_checks(result.verification),
-        files_changed=_fitted_files(result.files_changed),
+        files_changed=files,
         ref_cache={},
     )
 
@@ -66,14 +74,8 @@ def _fitted_checks(checks: Sequence[Check]) -> tuple[Check, ...]:
 
 
 def _fitted_files(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
-    found: list[FileChange] = []
-    room = PATHS_LIMIT
-    for change in changes:
-        room -= len(change.path.encode(errors="replace"))
-        if room < 0:
-            break
-        found.append(replace(change, description=shortened(change.description, 200)))
-    return tuple(found)
+    sizes = accumulate(len(msgspec.json.encode(it)) for it in changes)
+    return tuple(changes[: bisect_right(list(sizes), FILES_LIMIT)])
 
 
 def hand_on(

@@ -9,7 +9,7 @@ from pathlib import Path
 from git_project import WORK, Project
 from msgspec import Struct
 
-from batonbus import Settings, TestBus
+from batonbus import Agent, Context, Settings, TestBus
 from batonbus.testing import FAST
 from batonbus.wire.ledger import Stored
 from batonbus.wire.reader import read_to_head
@@ -25,7 +25,7 @@ from batonbus_agents.works.plan_tasks import PlanTask
 from batonbus_agents.works.requirement import Requirement
 from batonbus_agents.works.task import TaskSpec
 from batonbus_agents.workshop import Workshop
-from batonbus_schemas import Delivery, TaskResult, decode
+from batonbus_schemas import Delivery, Dispatch, TaskResult, decode
 
 DAY = date(2026, 7, 24)
 Step = Callable[[Assignment], TaskResult | Awaitable[TaskResult]]
@@ -157,7 +157,7 @@ def builder(jobs: Mapping[str, Job], steps: Mapping[tuple[str, int], Step] | Non
 
     def usual(assignment: Assignment) -> TaskResult:
         files = jobs[assignment.task].files
-        return _said(writes({name: f"{assignment.task}\n" for name in files})(assignment))
+        return _said(writes(dict.fromkeys(files, f"{assignment.task}\n"))(assignment))
 
     return Player(usual, steps)
 
@@ -213,3 +213,19 @@ async def deliveries(bus: TestBus) -> list[Delivery]:
 def window(delivery: Delivery) -> list[tuple[str, str | None, str]]:
     """What stands in a window: from whom, of which task, how much."""
     return [(it.from_, it.task, it.level.value) for it in delivery.window]
+
+
+def stub(role: Role, steps: Mapping[tuple[str, int], TaskResult | Exception] | None = None) -> Agent:
+    """An agent that answers for a role without doing anything: PASS, or as told for a (task,
+    attempt)."""
+    agent = Agent(role, slots=4)
+
+    @agent.handles
+    async def answer(_: Dispatch, ctx: Context) -> TaskResult:
+        task = ctx.envelope.task or ""
+        said = (steps or {}).get((task, ctx.attempt))
+        if isinstance(said, Exception):
+            raise said
+        return said or TaskResult.passed(f"{role} has done {task} in attempt {ctx.attempt}.")
+
+    return agent
