@@ -45,7 +45,7 @@ async def test_a_stale_answer_changes_nothing_and_its_agent_works_on(tmp_path: P
         stale.send_signal(signal.SIGCONT)
 
         async def was_stale() -> bool:
-            return stale.logged("answer.stale") == 1
+            return stale.logged("answer.stale") + stale.logged("lease.lost") == 1
 
         await wait_until(was_stale, "the stopped agent did not answer", limit=10)
         assert await kinds(faults, sent) == ["sent", "delivered", "accepted", "accepted", "settled"]
@@ -62,7 +62,7 @@ async def test_a_stale_answer_does_not_take_the_message_from_the_new_owner(tmp_p
         stale.send_signal(signal.SIGCONT)
 
         async def was_stale() -> bool:
-            return stale.logged("answer.stale") == 1
+            return stale.logged("answer.stale") + stale.logged("lease.lost") == 1
 
         await wait_until(was_stale, "the stopped agent did not answer", limit=10)
         owner = (await faults.wait_for_event(sent.handoff_id, "accepted", count=2)).event.actor

@@ -70,8 +70,28 @@ def test_nothing_is_written_before_the_moment_and_something_at_it(
 
 @pytest.mark.parametrize("stage", sorted(OPEN - {"accepted"}))
 def test_every_open_handoff_without_an_owner_is_answered_in_the_end(stage: str) -> None:
-    for agents in (None, [], [agent("builder-1")], [agent("builder-1", 7)]):
-        assert judge(chain(stage), SETTINGS, now=CHANGED + 600, agents=agents) is not None
+    assert judge(chain(stage), SETTINGS, now=CHANGED + 600, agents=[]) is not None
+
+
+@pytest.mark.parametrize("stage", ["held", "failed"])
+def test_what_waits_for_an_agent_that_lives_is_not_given_up(stage: str) -> None:
+    for agents in ([agent("builder-1", 7)], None):
+        assert judge(chain(stage), SETTINGS, now=CHANGED + 6000, agents=agents) is None
+
+
+def test_nobody_is_given_up_while_the_registry_cannot_be_trusted() -> None:
+    assert judge(chain("overdue"), SETTINGS, now=CHANGED + 6000, agents=None) is None
+
+
+def test_what_was_delivered_late_is_not_called_overdue_in_that_moment() -> None:
+    late = chain("delivered", changed=BEGAN + 50)
+    assert judge(late, SETTINGS, now=BEGAN + 50.5, agents=[]) is None
+    assert judge(late, SETTINGS, now=BEGAN + 55.0, agents=[]) is not None
+
+
+def test_an_interrupted_third_attempt_is_made_again() -> None:
+    interrupted = chain("failed", attempt=3, interrupted=True)
+    assert judge(interrupted, SETTINGS, now=CHANGED + 1, agents=[]) is None
 
 
 # What.
@@ -130,7 +150,7 @@ def test_the_last_failure_makes_it_dead_with_its_error() -> None:
 
 @pytest.mark.parametrize("stage", ["held", "overdue", "failed"])
 def test_what_nobody_took_for_10_minutes_is_dead_and_says_for_how_long(stage: str) -> None:
-    verdict = judge(chain(stage), SETTINGS, now=CHANGED + 612.4, agents=[agent("builder-1")])
+    verdict = judge(chain(stage), SETTINGS, now=CHANGED + 612.4, agents=[])
     assert verdict == Verdict(kind="dead", reason=f"{stage} for 612 s, nobody took it")
 
 

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather
+from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.client import open_client
-from batonbus.run.core import open_operator
+from batonbus.run.core import open_core, open_operator
 from batonbus.wire.ledger import Draft
 from batonbus.wire.registry import Registry
+from batonbus.wire.subjects import Subject
 from batonbus_schemas import Dispatch, Presence, Receipt, TaskResult, Then, encode
 
 pytestmark = pytest.mark.anyio
@@ -259,9 +262,85 @@ async def test_what_outlasts_the_grace_is_handed_back_and_taken_over(
         accepted = [it.event for it in await read_events(bus, sent.handoff_id)][2:]
     assert [(it.kind, it.attempt, it.lease) for it in accepted] == [
         ("accepted", 1, 1),
+        ("failed", 1, None),
         ("accepted", 1, 2),
         ("settled", 1, None),
     ]
+    assert accepted[1].interrupted
+
+
+async def test_a_stop_in_order_spends_neither_attempt_nor_takeover(
+    open_bus: Any, read_events: Any
+) -> None:
+    """More stops than takeovers are allowed."""
+    async with open_bus(settings=PATIENT) as bus:
+        sent = await bus.send("worker", "x")
+        for number in range(7):
+            blocker = Blocker(id=f"worker-{number}")
+            async with running(bus, blocker.agent):
+                await blocker.started.wait()
+        last = Blocker(id="worker-last")
+        last.may_end.set()
+        async with running(bus, last.agent):
+            assert (await sent.result()).summary == "worker-last did x"
+        events = [it.event for it in await read_events(bus, sent.handoff_id)]
+    assert {it.attempt for it in events if it.kind == "accepted"} == {1}
+
+
+async def test_a_rebuild_goes_on_counting_from_the_attempt_that_then_names(
+    open_bus: Any, read_events: Any
+) -> None:
+    verifier, builder = Agent("verifier"), Agent("builder")
+    seen: list[int] = []
+
+    @verifier.handles
+    async def verify(task: Dispatch, ctx: Context) -> Then:
+        return TaskResult.failed(what="red").then("builder", "again", attempt=2)
+
+    @builder.handles
+    async def build(task: Dispatch, ctx: Context) -> TaskResult:
+        seen.append(ctx.attempt)
+        if ctx.attempt == 2:
+            raise ValueError("once more")
+        return TaskResult.passed(what="built")
+
+    async with open_bus(verifier, builder) as bus:
+        sent = await bus.send("verifier", "x")
+        assert (await sent.result()).status == "PASS"
+    assert seen == [2, 3]
+
+
+async def test_what_a_handler_sets_in_its_context_is_not_seen_by_the_next(open_bus: Any) -> None:
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    agent, seen = Agent("worker"), []
+
+    @agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        seen.append(user.get())
+        user.set(task.brief)
+        return TaskResult.passed(what="done")
+
+    async with open_bus(agent) as bus:
+        for name in ("alice", "bob"):
+            await (await bus.send("worker", name)).result()
+    assert seen == ["nobody", "nobody"]
+
+
+async def test_a_former_owner_stops_working_when_its_lease_is_taken(open_bus: Any) -> None:
+    """Nothing but the next look at its lease tells it: nobody writes to it."""
+    blocker = Blocker(id="worker-1")
+    async with open_bus(blocker.agent) as bus:
+        sent = await bus.send("worker", "x")
+        await blocker.started.wait()
+        async with open_core(bus._url, OPERATOR, fleet="default") as core:
+            chain = await core.ledger.read_folded(Chain(id=sent.handoff_id))
+            subject = Subject("default", chain.id, "cancelled", chain.work, OPERATOR, "_")
+            receipt = Receipt(handoff_id=chain.id, state="cancelled", by=OPERATOR)
+            await core.ledger.append(
+                Draft(subject=subject, payload=encode(receipt)), tail=chain.tail
+            )
+        with anyio.fail_after(10):
+            await blocker.cancelled.wait()
 
 
 async def test_a_cancelled_agent_hands_back_at_once(open_bus: Any) -> None:
@@ -363,9 +442,16 @@ async def test_an_agent_without_a_handler_does_not_run() -> None:
 PROGRAM = """
 import sys, anyio
 from batonbus import Agent, Bus, Context
+from batonbus.run.worker import Worker
 from batonbus_schemas import Dispatch, TaskResult
 
 agent = Agent("worker", id=sys.argv[2])
+
+async def unaware(self, running):
+    "As if it came back in the very moment of its answer: before its next look at its lease."
+
+if sys.argv[3] == "unaware":
+    Worker._check_lease = unaware
 
 @agent.handles
 async def work(task: Dispatch, ctx: Context) -> TaskResult:
@@ -409,10 +495,11 @@ def unhurried(quick: Settings) -> Settings:
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Elsewhere]]:
     @asynccontextmanager
-    async def start(bus: TestBus, id: str) -> AsyncGenerator[Elsewhere]:
+    async def start(bus: TestBus, id: str, mind: str = "aware") -> AsyncGenerator[Elsewhere]:
         program = tmp_path / "agent.py"
         program.write_text(PROGRAM)
-        async with await anyio.open_process([sys.executable, program, bus.server.url, id]) as it:
+        command = [sys.executable, program, bus.server.url, id, mind]
+        async with await anyio.open_process(command) as it:
             try:
                 yield Elsewhere(it)
             finally:
@@ -456,7 +543,10 @@ async def test_a_send_of_an_owner_that_was_away_takes_no_key_from_the_one_that_t
 
     echo = Agent("echo")
     echo.handles(_echo)
-    async with open_bus(echo, settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
+    async with (
+        open_bus(echo, settings=unhurried) as bus,
+        elsewhere(bus, "worker-1", "unaware") as one,
+    ):
         sent = await bus.send("worker", "ask")
         await one.says("started")
         one.process.send_signal(signal.SIGSTOP)
@@ -493,7 +583,10 @@ async def test_an_owner_that_was_away_changes_nothing_when_it_comes_back(
     one hands back, a third one still gets it."""
     two, three = Blocker(id="worker-2"), Blocker(id="worker-3")
     three.may_end.set()
-    async with open_bus(settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
+    async with (
+        open_bus(settings=unhurried) as bus,
+        elsewhere(bus, "worker-1", "unaware") as one,
+    ):
         sent = await bus.send("worker", "x")
         await one.says("started")
         one.process.send_signal(signal.SIGSTOP)
@@ -511,6 +604,22 @@ async def test_an_owner_that_was_away_changes_nothing_when_it_comes_back(
     assert [it.actor for it in events if it.kind == "settled"] == ["worker-3"]
     assert [it.lease for it in events if it.kind == "accepted"] == [1, 2, 3]
     assert {it.attempt for it in events if it.kind == "accepted"} == {1}
+
+
+async def test_an_owner_that_was_away_stops_working_when_it_comes_back(
+    open_bus: Any, unhurried: Settings, elsewhere: Any
+) -> None:
+    two = Blocker(id="worker-2")
+    async with open_bus(settings=unhurried) as bus, elsewhere(bus, "worker-1") as one:
+        sent = await bus.send("worker", "x")
+        await one.says("started")
+        one.process.send_signal(signal.SIGSTOP)
+        async with running(bus, two.agent):
+            await two.started.wait()
+            one.process.send_signal(signal.SIGCONT)
+            await one.says("lease.lost", "stderr")
+            two.may_end.set()
+            assert (await sent.result()).summary == "worker-2 did x"
 
 
 async def test_a_handoff_that_kills_its_agents_is_given_up(

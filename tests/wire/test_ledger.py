@@ -1,15 +1,14 @@
 """The ledger: one winner for each place in a chain, and one truth about what stands there."""
 
-import logging
 from typing import Any
 from uuid import UUID, uuid4
 
 import anyio
 import pytest
 
-from batonbus.rules.chain import Chain, Event
+from batonbus.rules.chain import Chain, Event, fold
 from batonbus.rules.errors import InvalidTokenError, MessageTooLargeError
-from batonbus.wire.ledger import MARKS, REASON_LIMIT, Draft, Stored, fold_stored, to_stored
+from batonbus.wire.ledger import MARKS, REASON_LIMIT, Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.subjects import chain_filter, kind_filter
 from batonbus.wire.topology import ensure_topology
@@ -298,7 +297,7 @@ async def test_a_reason_cannot_add_a_header_and_is_kept_to_its_limit(wire: Any) 
 def test_an_event_without_valid_marks_is_void(marks: str | None) -> None:
     found = stored(marks)
     assert found.event.tail == -1
-    assert fold_stored(Chain(id=ID), found).void == (9,)
+    assert fold(Chain(id=ID), [found.event]).void == (9,)
 
 
 def test_marks_that_a_later_version_adds_are_passed_over() -> None:
@@ -308,17 +307,6 @@ def test_marks_that_a_later_version_adds_are_passed_over() -> None:
 
 def test_a_message_of_no_chain_is_no_event() -> None:
     assert to_stored("fleet.handoff.x.sent.a.b.c", 1, 0.0, {}, b"") is None
-
-
-def test_a_void_event_leaves_a_trace_as_a_security_event(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    fold_stored(Chain(id=ID), stored('{"tail":4}', rest="settled.adhoc.rogue.asker"))
-    message = caplog.records[-1].getMessage()
-    assert "security.void_event" in message
-    assert "rogue" in message
-    caplog.clear()
-    fold_stored(Chain(id=ID), stored('{"tail":0}'))
-    assert caplog.records == []
 
 
 async def test_two_readers_of_one_ledger_fold_the_same(wire: Any, rogue: Any) -> None:

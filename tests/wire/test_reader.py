@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from batonbus.wire import reader as reader_module
-from batonbus.wire.reader import FORGET_AFTER, read_from, read_from_start
+from batonbus.wire.reader import FORGET_AFTER, read_from
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ async def read_on(feed: Any, upto: int, *, limit: float = 10.0) -> list[int]:
 
 async def test_every_event_is_read_in_order_and_the_head_is_known(wire: Any) -> None:
     await fill(wire, 1500)  # more than one request
-    async with read_from_start(wire.connection, wire.fleet) as feed:
+    async with read_from(wire.connection, wire.fleet) as feed:
         assert await read_on(feed, 1499) == list(range(1, 1500))
         with anyio.fail_after(5):
             last = await feed.receive()
@@ -45,7 +45,7 @@ async def test_headers_alone_are_read_unless_the_rest_is_asked_for(wire: Any) ->
     await fill(wire, 1)
     for headers_only, data in ((True, b""), (False, b"x" * 10)):
         async with (
-            read_from_start(wire.connection, wire.fleet, headers_only=headers_only) as feed,
+            read_from(wire.connection, wire.fleet, headers_only=headers_only) as feed,
             anyio.create_task_group(),
         ):
             with anyio.fail_after(5):
@@ -55,7 +55,7 @@ async def test_headers_alone_are_read_unless_the_rest_is_asked_for(wire: Any) ->
 
 
 async def test_what_is_stored_later_comes_too(wire: Any) -> None:
-    async with read_from_start(wire.connection, wire.fleet) as feed:
+    async with read_from(wire.connection, wire.fleet) as feed:
         for number in (1, 2, 3):
             await fill(wire, 1)
             assert await read_on(feed, number) == [number]
@@ -82,7 +82,7 @@ async def test_no_event_is_missed_or_read_twice_when_connections_break(
     sequences: list[int] = []
     async with (
         open_wire(proxy.url, "reader") as weak,
-        read_from_start(weak.connection, wire.fleet) as feed,
+        read_from(weak.connection, wire.fleet) as feed,
     ):
         for upto in (100, 900, 1700):
             sequences += await read_on(feed, upto)
@@ -104,7 +104,7 @@ async def test_no_event_is_missed_or_read_twice_when_the_server_is_killed(
     async with open_wire(fragile_server.url) as wire:
         await ensure_topology(wire.connection, wire.fleet)
         await fill(wire, 500)
-        async with read_from_start(wire.connection, wire.fleet) as feed:
+        async with read_from(wire.connection, wire.fleet) as feed:
             assert await read_on(feed, 300) == list(range(1, 301))
             os.kill(fragile_server.pid, signal.SIGKILL)
             assert await read_on(feed, 500, limit=15) == list(range(301, 501))
@@ -114,7 +114,7 @@ async def test_no_event_is_missed_or_read_twice_when_the_server_is_killed(
 
 async def test_a_reader_whose_consumer_is_deleted_goes_on_with_another(wire: Any) -> None:
     await fill(wire, 5)
-    async with read_from_start(wire.connection, wire.fleet) as feed:
+    async with read_from(wire.connection, wire.fleet) as feed:
         await read_on(feed, 5)
         (consumer,) = await readers(wire)
         await wire.connection.api(f"CONSUMER.DELETE.{wire.ledger.stream}.{consumer['name']}")
@@ -123,7 +123,7 @@ async def test_a_reader_whose_consumer_is_deleted_goes_on_with_another(wire: Any
 
 
 async def test_the_server_forgets_a_reader_that_is_gone(wire: Any) -> None:
-    async with read_from_start(wire.connection, wire.fleet) as feed:
+    async with read_from(wire.connection, wire.fleet) as feed:
         await fill(wire, 1)
         await read_on(feed, 1)
         (consumer,) = await readers(wire)

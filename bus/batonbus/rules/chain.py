@@ -11,6 +11,8 @@ from uuid import UUID, uuid5
 from msgspec import Struct
 from msgspec.structs import replace
 
+from batonbus.rules.errors import BatonbusError
+
 Kind = Literal[
     "sent",
     "delivered",
@@ -89,6 +91,7 @@ class Event(Struct, frozen=True, kw_only=True):
     addressee: str | None = None
     reason: str = ""
     child_to: str | None = None
+    interrupted: bool = False
 
 
 class Chain(Struct, frozen=True, kw_only=True):
@@ -113,6 +116,7 @@ class Chain(Struct, frozen=True, kw_only=True):
     attempt: int = 1
     lease: int = 0
     takeovers: int = 0
+    interrupted: bool = False
     void: tuple[int, ...] = ()
 
     @property
@@ -122,11 +126,13 @@ class Chain(Struct, frozen=True, kw_only=True):
 
     @property
     def next_attempt(self) -> int:
-        """The attempt that the next accepted event makes."""
-        return self.attempt + 1 if self.stage == "failed" else self.attempt
+        """The attempt that the next accepted event makes: one that was interrupted, because its
+        agent was stopped in order, is made again and spends nothing."""
+        failed = self.stage == "failed" and not self.interrupted
+        return self.attempt + 1 if failed else self.attempt
 
 
-class IllegalStepError(ValueError):
+class IllegalStepError(BatonbusError, ValueError):
     """An event does not fit the chain: it names the state, the event and the actor."""
 
     def __init__(self, chain: Chain, event: Event, objection: str) -> None:
@@ -208,6 +214,7 @@ def step(chain: Chain, event: Event) -> Chain:
         tail=event.sequence,
         began=chain.began or event.at,
         changed=event.at,
+        interrupted=event.interrupted,
         work=event.work or chain.work,
         reason=event.reason,
         waiter=_told(event, chain.waiter, event.waiter),
@@ -219,7 +226,9 @@ def step(chain: Chain, event: Event) -> Chain:
                 after, sender=event.actor, attempt=event.attempt or 1, sent_under=event.accepted
             )
         case "delivered":
-            return replace(after, delivered_sequence=event.sequence)
+            # A child has no `sent` that could say its first attempt.
+            attempt = event.attempt or chain.attempt
+            return replace(after, delivered_sequence=event.sequence, attempt=attempt)
         case "accepted":
             return replace(
                 after,

@@ -31,8 +31,12 @@ def due_at(chain: Chain, settings: Settings) -> float | None:
     if chain.final or nobody_sent_it:
         return None
     if chain.stage in {"none", "sent", "delivered"}:
-        return chain.began + settings.receipt_timeout
-    if chain.stage == "failed" and chain.attempt >= ATTEMPT_LIMIT:
+        # One that was delivered late is not called overdue while it is just being accepted.
+        return max(
+            chain.began + settings.receipt_timeout,
+            chain.changed + settings.heartbeat if chain.stage == "delivered" else 0.0,
+        )
+    if _is_spent(chain):
         return chain.changed
     if chain.stage == "accepted":
         return None
@@ -49,13 +53,21 @@ def judge(
     due = due_at(chain, settings)
     if due is None or now < due:
         return None
-    if chain.stage == "failed" and chain.attempt >= ATTEMPT_LIMIT:
+    if _is_spent(chain):
         reason = f"failed {chain.attempt} of {ATTEMPT_LIMIT} attempts, the last with {chain.reason}"
         return Verdict(kind="dead", reason=reason)
     if chain.stage in {"none", "sent", "delivered"}:
         return _answer(chain, agents)
+    if agents is None or (agents and chain.stage in {"held", "failed"}):
+        # Nobody is known to be gone, or somebody lives who comes to it.
+        return None
     waited = now - chain.changed
     return Verdict(kind="dead", reason=f"{chain.stage} for {waited:.0f} s, nobody took it")
+
+
+def _is_spent(chain: Chain) -> bool:
+    """Whether its last attempt has failed."""
+    return chain.stage == "failed" and chain.next_attempt > ATTEMPT_LIMIT
 
 
 def _answer(chain: Chain, agents: Sequence[Presence] | None) -> Verdict:

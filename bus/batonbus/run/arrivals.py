@@ -4,8 +4,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from batonbus.rules.chain import Chain, child_id
-from batonbus.wire.ledger import Ledger, Stored, fold_stored
+from batonbus.rules.chain import Chain, child_id, fold
+from batonbus.wire.ledger import Ledger, Stored
 from batonbus_schemas import Violation
 
 
@@ -42,7 +42,7 @@ async def arrive(ledger: Ledger, stored: Stored) -> tuple[Arrival | None, Chain]
         before = Chain(id=handoff_id)
         if not ledger.is_first(stored):
             before = await ledger.read_folded(before, upto=stored.event.sequence - 1)
-        chain = fold_stored(before, stored)
+        chain = fold(before, [stored.event])
         arrival = Arrival(
             handoff_id=handoff_id,
             source=stored,

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain
+from batonbus.rules.errors import BusUnavailableError
 from batonbus.rules.settings import Settings
 from batonbus.run.confirmation import Word
-from batonbus.wire.connection import Connection
+from batonbus.wire.connection import Connection, ServiceError
 from batonbus.wire.subjects import ask_subject
 from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
 
@@ -66,6 +67,10 @@ class ConfirmAnswer(Struct, frozen=True, kw_only=True):
     counts: tuple[bool, ...]
 
 
+class NotPartOfItError(BusUnavailableError):
+    """Only those who are part of a handoff may ask for its state."""
+
+
 async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
     """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
     data = await _ask(connection, fleet, HELLO, Hello(card=card))
@@ -76,7 +81,8 @@ async def ask_chain(
     connection: Connection, fleet: str, handoff_id: UUID, *, root: UUID | None = None
 ) -> ChainAnswer:
     """The state of a handoff that the connected actor is part of, or is so of the line's `root`.
-    Raises NoAnswerError where no keeper runs, BusUnavailableError where it may not ask."""
+    Raises NoAnswerError where no keeper runs, NotPartOfItError where it may not ask, and
+    BusUnavailableError."""
     data = await _ask(connection, fleet, CHAIN, ChainQuestion(handoff_id=handoff_id, root=root))
     return msgspec.json.decode(data, type=ChainAnswer)
 
@@ -91,4 +97,10 @@ async def ask_confirm(
 
 async def _ask(connection: Connection, fleet: str, verb: str, question: Struct) -> bytes:
     subject = ask_subject(fleet, verb, connection.actor)
-    return await connection.request(subject, msgspec.json.encode(question), timeout=ASK_TIMEOUT)
+    payload = msgspec.json.encode(question)
+    try:
+        return await connection.request(subject, payload, timeout=ASK_TIMEOUT)
+    except ServiceError as error:
+        if error.kind == NotPartOfItError.__name__:
+            raise NotPartOfItError(str(error)) from error
+        raise

@@ -12,7 +12,13 @@ from batonbus.logs import log
 from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
 from batonbus.rules.settings import Settings
-from batonbus.run.asking import ChainAnswer, ask_chain, ask_confirm, ask_hello
+from batonbus.run.asking import (
+    ChainAnswer,
+    NotPartOfItError,
+    ask_chain,
+    ask_confirm,
+    ask_hello,
+)
 from batonbus.run.changes import Changes
 from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
@@ -78,7 +84,8 @@ class Client:
         """
         payload = encode(envelope)
         # Structs made in Python are not checked before they are read: say what is wrong at once.
-        decode(payload, Envelope)
+        # And what was read is what a later send is compared with: lists are tuples there.
+        envelope = decode(payload, Envelope)
         line = Line(envelope.id)
         self.lines.watch(line)
         try:
@@ -107,7 +114,7 @@ class Client:
             except LostRaceError:
                 try:
                     answer = await self.ask(envelope.id)
-                except BusUnavailableError as error:
+                except NotPartOfItError as error:
                     # It is stored, and whoever stored it is not this sender.
                     raise ConflictError(envelope.id, ("sender",)) from error
                 if answer.chain.stage == "none":

@@ -12,6 +12,7 @@ import anyio
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain, Event, Kind
+from batonbus.rules.errors import BusUnavailableError
 from batonbus.run.changes import Changes
 
 REMEMBERED = 50_000
@@ -37,6 +38,7 @@ class Confirmed:
         self._words: OrderedDict[Word, None] = OrderedDict()
         self._size = size
         self._grown = Changes()
+        self.ready = False
 
     def note(self, chain: Chain, event: Event) -> None:
         """Remember an event, if it counts in the chain that was just folded up to it."""
@@ -48,7 +50,12 @@ class Confirmed:
         self._grown.tell()
 
     async def check(self, words: tuple[Word, ...]) -> tuple[bool, ...]:
-        """Which of these count; waits a moment for those that are just being read."""
+        """Which of these count; waits a moment for those that are just being read.
+
+        Raises BusUnavailableError while the ledger is being read for the first time.
+        """
+        if not self.ready:
+            raise BusUnavailableError("this keeper is still reading the ledger: ask again")
         with anyio.move_on_after(PATIENCE):
             while not all(word in self._words for word in words):
                 await self._grown.wait()

@@ -63,6 +63,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     retry_after: float | None = None
     child_to: str | None = None
+    interrupted: bool = False
 
 
 class Handling:
@@ -83,9 +84,6 @@ class Handling:
             await received.ack()
             return None
         delivery = decode(stored.payload, Delivery)
-        if not expected_capabilities(delivery.envelope) <= set(self._agent.card.capabilities):
-            await received.nak(ELSEWHERE_DELAY)
-            return None
         # A first delivery is the chain's tail; what a redelivery means, only the chain can say.
         known = received.deliveries == 1
         chain, owner_alive = _just_delivered(stored, delivery.envelope), None
@@ -97,13 +95,17 @@ class Handling:
             if decision.act == "drop":
                 await received.ack()
                 return None
-            if decision.act == "wait":
+            if decision.act == "wait" or not self._is_capable(delivery.envelope):
                 await received.nak(self._client.settings.presence_timeout / 2)
                 return None
             try:
                 return await self._take(delivery, stored, chain, decision.attempt, decision.lease)
             except LostRaceError:
                 known = False
+
+    def _is_capable(self, envelope: Envelope) -> bool:
+        """Another agent of the role may be."""
+        return expected_capabilities(envelope) <= set(self._agent.card.capabilities)
 
     async def _take(
         self, delivery: Delivery, stored: Stored, chain: Chain, attempt: int, lease: int
@@ -192,7 +194,9 @@ class Handling:
             reason = clip(cause.reason)
             receipt = self._receipt(lease, "refused", reason)
             return Answer(kind="refused", payload=encode(receipt), reason=reason)
-        log.warning("attempt.failed", attempt=lease.attempt, exc_info=error)
+        log.warning(
+            "attempt.failed", handoff=str(lease.envelope.id), attempt=lease.attempt, exc_info=error
+        )
         return self._failed(lease, cause, *others)
 
     def _failed(self, lease: Lease, *errors: BaseException) -> Answer:
@@ -206,6 +210,19 @@ class Handling:
             retry_after=max(asked, default=delay),
         )
 
+    async def hand_back(self, lease: Lease) -> None:
+        """Say that this attempt was interrupted because we are stopped: it is made again, by
+        whoever takes it, and spends nothing."""
+        reason = f"{self._client.actor} was stopped in the middle of it"
+        receipt = self._receipt(lease, "failed", reason)
+        answer = Answer(kind="failed", payload=encode(receipt), reason=reason, interrupted=True)
+        await self.answer(lease, answer, lease.trace)
+
+    async def look_up(self, lease: Lease) -> tuple[bool, bool]:
+        """Whether the ledger says that the handoff is ours, and whether it is over."""
+        chain = (await self._client.ask(lease.envelope.id)).chain
+        return holds(chain, self._client.actor, lease.accepted), chain.final
+
     async def answer(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> bool:
         """Write the answer; False where the handoff is not ours any more: then it is dropped."""
         tail = lease.accepted
@@ -216,7 +233,12 @@ class Handling:
             except LostRaceError:
                 chain = (await self._client.ask(lease.envelope.id)).chain
                 if not holds(chain, self._client.actor, lease.accepted):
-                    log.warning("answer.stale", stage=chain.stage, owner=chain.owner)
+                    log.warning(
+                        "answer.stale",
+                        handoff=str(lease.envelope.id),
+                        stage=chain.stage,
+                        owner=chain.owner,
+                    )
                     return False
                 tail = chain.tail
             except MessageTooLargeError as error:
@@ -234,6 +256,7 @@ class Handling:
             attempt=lease.attempt,
             reason=answer.reason,
             child_to=answer.child_to,
+            interrupted=answer.interrupted,
             trace=trace,
         )
 
@@ -258,6 +281,7 @@ class Handling:
         lease: int | None = None,
         reason: str = "",
         child_to: str | None = None,
+        interrupted: bool = False,
     ) -> Draft:
         waiter = envelope.reply_to or envelope.sender
         return Draft(
@@ -269,6 +293,7 @@ class Handling:
             waiter=waiter,
             reason=reason,
             child_to=child_to,
+            interrupted=interrupted,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )
 

@@ -1,16 +1,26 @@
 """All that the ledger holds of a handoff, and of those that it was handed on to."""
 
 from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 
 from batonbus.logs import log
-from batonbus.rules.chain import Chain, child_id, objection
+from batonbus.rules.chain import Chain, child_id, fold, objection
 from batonbus.run.core import Core
-from batonbus.wire.ledger import Ledger, Stored, fold_stored, to_stored
+from batonbus.wire.ledger import Ledger, Stored, to_stored
 from batonbus.wire.reader import read_from, read_to_head
-from batonbus_schemas import Delivery, Envelope, Settlement, decode, read_handoff
+from batonbus_schemas import (
+    Delivery,
+    Envelope,
+    InvalidMessageError,
+    Settlement,
+    decode,
+    read_handoff,
+)
+
+T = TypeVar("T")
 
 
 class Step(Struct, frozen=True):
@@ -35,7 +45,7 @@ class History(Struct, frozen=True, kw_only=True):
 
 async def read_line(ledger: Ledger, handoff_id: UUID) -> list[History]:
     """A handoff and, where it was settled with a next one, that one too, to the line's end. Empty
-    where the ledger does not know it. Raises InvalidMessageError."""
+    where the ledger does not know it."""
     line: list[History] = []
     handed_on: Envelope | None = None
     while True:
@@ -53,12 +63,12 @@ def make_history(
     handoff_id: UUID, events: list[Stored], handed_on: Envelope | None = None
 ) -> History:
     """What a chain's events say. `handed_on` is the envelope with which another handoff, settled,
-    opened this one. Raises InvalidMessageError."""
+    opened this one."""
     chain = Chain(id=handoff_id)
     steps: list[Step] = []
     for stored in events:
         steps.append(Step(stored, objection(chain, stored.event)))
-        chain = fold_stored(chain, stored)
+        chain = fold(chain, [stored.event])
     valid = {it.stored.event.sequence: it.stored for it in steps if it.objection is None}
     sent = next((it for it in valid.values() if it.event.kind == "sent"), None)
     delivered = valid.get(chain.delivered_sequence or 0)
@@ -67,13 +77,24 @@ def make_history(
         chain=chain,
         steps=tuple(steps),
         envelope=handed_on if sent is None else _read_sent(sent),
-        delivery=decode(delivered.payload, Delivery) if delivered else None,
-        settlement=decode(settled.payload, Settlement) if settled else None,
+        delivery=_read(delivered, Delivery),
+        settlement=_read(settled, Settlement),
     )
 
 
-def _read_sent(sent: Stored) -> Envelope:
-    return read_handoff(sent.payload, sender=sent.event.actor, to=sent.event.to)
+def _read_sent(sent: Stored) -> Envelope | None:
+    """None for what was refused because it cannot be read."""
+    try:
+        return read_handoff(sent.payload, sender=sent.event.actor, to=sent.event.to)
+    except InvalidMessageError:
+        return None
+
+
+def _read(stored: Stored | None, type_: type[T]) -> T | None:
+    try:
+        return decode(stored.payload, type_) if stored else None
+    except InvalidMessageError:
+        return None
 
 
 async def find_ids(core: Core, prefix: str) -> list[UUID]:

@@ -1,13 +1,14 @@
 """What the keepers answer: the fleet's numbers, and the state of a chain to those in it."""
 
+from typing import cast
 from uuid import UUID
 
 import anyio
 import msgspec
 
 from batonbus.logs import log
-from batonbus.rules.chain import Chain, is_in_line
-from batonbus.rules.errors import BatonbusError, InvalidTokenError, NoAnswerError
+from batonbus.rules.chain import Chain, fold, is_in_line
+from batonbus.rules.errors import InvalidTokenError, NoAnswerError
 from batonbus.run.asking import (
     CHAIN,
     CONFIRM,
@@ -17,11 +18,12 @@ from batonbus.run.asking import (
     ConfirmAnswer,
     ConfirmQuestion,
     Hello,
+    NotPartOfItError,
     Welcome,
 )
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
-from batonbus.wire.ledger import Stored, fold_stored
+from batonbus.wire.ledger import Stored
 from batonbus.wire.service import serve
 from batonbus.wire.topology import ensure_addressee
 from batonbus_schemas import (
@@ -33,13 +35,10 @@ from batonbus_schemas import (
     decode,
     read_handoff,
 )
+from batonbus_schemas.receipts import State
 
 RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead", "cancelled"})
 """Events whose payload is a Receipt."""
-
-
-class NotPartOfItError(BatonbusError):
-    """Only those who are part of a handoff may ask for its state."""
 
 
 class KeeperService:
@@ -77,7 +76,9 @@ class KeeperService:
         agents = await self._agents()
         chain = Chain(id=question.handoff_id)
         for stored in events:
-            chain = fold_stored(chain, stored)
+            chain = fold(chain, [stored.event])
+        # What a stranger wrote there makes nobody a part of it, and says nothing of it.
+        events = [it for it in events if it.event.sequence not in chain.void]
         if events and not _is_part(actor, events, agents or []):
             root = question.root or chain.id
             if not (is_in_line(root, chain.id) and await self._took_over(actor, root)):
@@ -127,16 +128,37 @@ def _is_part(actor: str, events: list[Stored], agents: list[Presence]) -> bool:
 
 
 def _last_receipt(chain: Chain, events: list[Stored]) -> Receipt | None:
+    """The newest answer. Where its payload cannot be read, what its header says; a result that
+    cannot be read ends the line without one."""
     for stored in reversed(events):
-        if stored.event.kind in RECEIPTS and stored.event.sequence not in chain.void:
-            return decode(stored.payload, Receipt)
+        kind = stored.event.kind
+        if kind == "settled" and _settlement(chain, events) is None:
+            reason = "it is settled, but its result cannot be read"
+            return Receipt(handoff_id=chain.id, state="dead", by=stored.event.actor, reason=reason)
+        if kind in RECEIPTS:
+            return _read_receipt(chain, stored)
     return None
+
+
+def _read_receipt(chain: Chain, stored: Stored) -> Receipt:
+    try:
+        return decode(stored.payload, Receipt)
+    except InvalidMessageError:
+        return Receipt(
+            handoff_id=chain.id,
+            state=cast("State", stored.event.kind),
+            by=stored.event.actor,
+            reason=stored.event.reason,
+        )
 
 
 def _settlement(chain: Chain, events: list[Stored]) -> Settlement | None:
     for stored in events:
         if stored.event.sequence == chain.settled_sequence:
-            return decode(stored.payload, Settlement)
+            try:
+                return decode(stored.payload, Settlement)
+            except InvalidMessageError as error:
+                log.warning("settlement.unreadable", handoff=str(chain.id), error=str(error))
     return None
 
 

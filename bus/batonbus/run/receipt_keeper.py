@@ -12,18 +12,21 @@ import anyio
 from msgspec.structs import replace
 
 from batonbus.logs import bind, log
-from batonbus.rules.chain import RECEIPT_KEEPER, Chain
+from batonbus.rules.chain import RECEIPT_KEEPER, Chain, fold
 from batonbus.rules.errors import NoAnswerError
 from batonbus.rules.receipts import Verdict, due_at, judge, judge_owned
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
-from batonbus.wire.feed import ConsumerGoneError, Feed
-from batonbus.wire.ledger import Draft, fold_stored, to_stored
+from batonbus.wire.feed import Feed
+from batonbus.wire.ledger import Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
-from batonbus.wire.reader import read_from_start
+from batonbus.wire.reader import read_from
 from batonbus.wire.subjects import NOBODY, Subject
 from batonbus_schemas import Presence, Receipt, encode
+
+AT_ONCE = 64
+"""Answers that are written at a time."""
 
 TICK = 0.1
 """Seconds between two looks at what is due."""
@@ -35,32 +38,22 @@ class ReceiptKeeper:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._confirmed = Confirmed()
-        self._forget()
-
-    def _forget(self) -> None:
         self._open: dict[UUID, Chain] = {}
         self._due: list[tuple[float, UUID]] = []
         self._ownerless_since: dict[UUID, float] = {}
         self._caught_up = anyio.Event()
+        self._writing = anyio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
         """Read, judge and answer until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(KeeperService(self._core, self._confirmed).run)
-            while True:
-                try:
-                    await self._keep()
-                except* ConsumerGoneError as group:
-                    log.warning("receipt_keeper.started_over", error=str(group.exceptions[0]))
-                    self._forget()
-
-    async def _keep(self) -> None:
         async with (
-            read_from_start(self._core.connection, self._core.fleet) as feed,
+            read_from(self._core.connection, self._core.fleet) as feed,
             anyio.create_task_group() as tasks,
         ):
+            tasks.start_soon(KeeperService(self._core, self._confirmed).run)
             tasks.start_soon(self._fold, feed)
             await self._caught_up.wait()
+            self._confirmed.ready = True
             log.info("receipt_keeper.started", fleet=self._core.fleet, open=len(self._open))
             tasks.start_soon(self._watch_owners)
             await self._watch_due()
@@ -76,7 +69,9 @@ class ReceiptKeeper:
             )
             if stored is not None:
                 before = self._open.get(stored.subject.handoff_id)
-                chain = fold_stored(before or Chain(id=stored.subject.handoff_id), stored)
+                chain = fold(before or Chain(id=stored.subject.handoff_id), [stored.event])
+                if received.sequence in chain.void:
+                    _tell_void(chain, stored)
                 self._confirmed.note(chain, stored.event)
                 self._note(chain)
                 if chain.child is not None and chain.settled_sequence == received.sequence:
@@ -107,7 +102,6 @@ class ReceiptKeeper:
                 work=parent.work,
                 waiter=parent.waiter,
                 addressee=to,
-                sender=parent.owner,
             )
             self._note(child)
 
@@ -126,11 +120,16 @@ class ReceiptKeeper:
 
     async def _answer(self, due: list[Chain], now: float) -> None:
         agents = await self._live_agents()
-        for chain in due:
-            listening = None if agents is None else _listening(agents, chain.addressee)
-            verdict = judge(chain, self._core.settings, now=now, agents=listening)
-            if verdict is not None:
-                await self._write(chain, verdict, waited=now - chain.began)
+        async with anyio.create_task_group() as tasks:
+            for chain in due:
+                listening = None if agents is None else _listening(agents, chain.addressee)
+                verdict = judge(chain, self._core.settings, now=now, agents=listening)
+                if verdict is None:
+                    # Somebody may still come to it: look again later.
+                    again = now + self._core.settings.presence_timeout
+                    heapq.heappush(self._due, (again, chain.id))
+                else:
+                    tasks.start_soon(self._write, chain, verdict, now - chain.began)
 
     async def _live_agents(self) -> list[Presence] | None:
         """The live agents, or None while nobody can know: after an outage the registry is empty
@@ -145,6 +144,10 @@ class ReceiptKeeper:
         return agents if self._core.connection.connected_for >= trust_after else None
 
     async def _write(self, chain: Chain, verdict: Verdict, waited: float) -> None:
+        async with self._writing:
+            await self._write_now(chain, verdict, waited)
+
+    async def _write_now(self, chain: Chain, verdict: Verdict, waited: float) -> None:
         receipt = Receipt(
             handoff_id=chain.id,
             state=verdict.kind,
@@ -201,7 +204,7 @@ class ReceiptKeeper:
         verdict = judge_owned(chain, self._core.settings, ownerless_for=now - since)
         if verdict is not None:
             waited = self._core.connection.server_time() - chain.began
-            await self._write(chain, verdict, waited=waited)
+            await self._write(chain, verdict, waited)
 
 
 def _is_due(chain: Chain, now: float, core: Core) -> bool:
@@ -212,3 +215,15 @@ def _is_due(chain: Chain, now: float, core: Core) -> bool:
 
 def _listening(agents: list[Presence], addressee: str | None) -> list[Presence]:
     return [it for it in agents if addressee in {it.card.role, it.card.id}]
+
+
+def _tell_void(chain: Chain, stored: Stored) -> None:
+    """A step that may not be: told once, where it is first read."""
+    log.warning(
+        "security.void_event",
+        handoff=str(chain.id),
+        sequence=stored.event.sequence,
+        kind=stored.event.kind,
+        actor=stored.event.actor,
+        stage=chain.stage,
+    )

@@ -4,11 +4,20 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from uuid import UUID
 
-from batonbus.rules.chain import Chain
+from batonbus.logs import log
+from batonbus.rules.chain import Chain, fold
 from batonbus.rules.lineage import LineageError, Record
 from batonbus.rules.settings import CACHED_RECORDS
-from batonbus.wire.ledger import Ledger, Stored, fold_stored
-from batonbus_schemas import ContextHandoff, Delivery, HandoffV1, Parent, Settlement, decode
+from batonbus.wire.ledger import Ledger, Stored
+from batonbus_schemas import (
+    ContextHandoff,
+    Delivery,
+    HandoffV1,
+    InvalidMessageError,
+    Parent,
+    Settlement,
+    decode,
+)
 
 
 class Records:
@@ -47,16 +56,20 @@ class Records:
 
 
 def make_record(handoff_id: UUID, events: Iterable[Stored]) -> Record | None:
-    """What a chain's events say as a record, or None where it is not settled."""
+    """What a chain's events say as a record, or None where it is not settled, or cannot be read."""
     chain = Chain(id=handoff_id)
     by_sequence: dict[int, Stored] = {}
     for stored in events:
-        chain = fold_stored(chain, stored)
+        chain = fold(chain, [stored.event])
         by_sequence[stored.event.sequence] = stored
     if chain.settled_sequence is None or chain.delivered_sequence is None:
         return None
-    delivery = decode(by_sequence[chain.delivered_sequence].payload, Delivery)
-    settlement = decode(by_sequence[chain.settled_sequence].payload, Settlement)
+    try:
+        delivery = decode(by_sequence[chain.delivered_sequence].payload, Delivery)
+        settlement = decode(by_sequence[chain.settled_sequence].payload, Settlement)
+    except InvalidMessageError as error:
+        log.warning("settlement.unreadable", handoff=str(handoff_id), error=str(error))
+        return None
     envelope = delivery.envelope
     return Record(
         id=handoff_id,

@@ -40,7 +40,8 @@ class Sent:
         return self._line.attempt
 
     async def receipt(self) -> Receipt:
-        """The first answer: accepted, held, refused or overdue. Raises NoAnswerError where the bus
+        """The first answer: accepted, held, refused or overdue; where the line is further already,
+        what was said last. Raises NoAnswerError where the bus
         itself does not answer in time."""
         patience = self._client.settings.receipt_timeout + RECEIPT_MARGIN
         with anyio.move_on_after(patience):

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import anyio
 from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
 
 from batonbus.logs import bind, log
@@ -24,8 +24,9 @@ LEAVE_TIMEOUT = 2.0
 class Running(Struct):
     """A handoff whose handler runs, and the way to stop it."""
 
-    handoff_id: UUID
+    lease: Lease
     scope: anyio.CancelScope
+    is_over: bool = False
 
 
 class Worker:
@@ -62,10 +63,8 @@ class Worker:
                     own_feed as own,
                     anyio.create_task_group() as handlers,
                 ):
-                    # As many loops as slots: a task for each message would cost more than it.
-                    for _ in range(card.slots):
-                        handlers.start_soon(self._receive, role, True)
-                        handlers.start_soon(self._receive, own, False)
+                    handlers.start_soon(self._receive, role, True, handlers)
+                    handlers.start_soon(self._receive, own, False, handlers)
                     log.info("agent.started", agent=card.id, role=card.role)
                     await stop.wait()
                     self._stopping = True
@@ -115,26 +114,33 @@ class Worker:
 
     async def _check_cancelled(self, handoff_id: UUID) -> None:
         """Somebody says that a handoff is over: where the ledger says so too, stop the work."""
-        running = next((it for it in self._running.values() if it.handoff_id == handoff_id), None)
-        if running is None:
-            return
+        for running in list(self._running.values()):
+            if running.lease.envelope.id == handoff_id:
+                await self._check_lease(running)
+
+    async def _check_lease(self, running: Running) -> None:
+        """Stop working on what the ledger says is not ours (any more)."""
         try:
-            if (await self._client.ask(handoff_id)).chain.final:
+            is_ours, running.is_over = await self._handling.look_up(running.lease)
+            if not is_ours:
                 running.scope.cancel()
         except BatonbusError as error:
-            log.warning("cancelling.not_checked", handoff=str(handoff_id), error=str(error))
+            handoff = str(running.lease.envelope.id)
+            log.warning("lease.not_checked", handoff=handoff, error=str(error))
 
-    async def _receive(self, feed: Feed, shared: bool) -> None:
+    async def _receive(self, feed: Feed, shared: bool, handlers: TaskGroup) -> None:
         """`shared`: other agents read this feed too, and may have a slot where we have none."""
         while True:
             try:
                 received = await feed.receive()
             except anyio.EndOfStream:
                 return
+            # Each in a task, and so in a context of its own: what a handler sets there is not seen
+            # by the next.
             if shared and self._free == 0:
-                await self._leave_to_others(feed, received)
+                handlers.start_soon(self._leave_to_others, feed, received)
             else:
-                await self._take(feed, received)
+                handlers.start_soon(self._take, feed, received)
 
     async def _leave_to_others(self, feed: Feed, received: Received) -> None:
         """Our other feed took the last slot. The place in this feed stays taken until we have a
@@ -189,16 +195,23 @@ class Worker:
     async def _hold(self, lease: Lease, received: Received) -> None:
         """Own the handoff until it is answered, or over without us."""
         scope = anyio.CancelScope()
-        self._running[lease.accepted] = Running(lease.envelope.id, scope)
+        running = self._running[lease.accepted] = Running(lease, scope)
         self._changed.tell()
         try:
             with scope:
                 await self._answer(lease, received)
+        except anyio.get_cancelled_exc_class():
+            if self._stopping:
+                with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
+                    await self._handling.hand_back(lease)
+            raise
         finally:
             del self._running[lease.accepted]
         if scope.cancelled_caught:
-            log.info("handoff.stopped", why="cancelled by its sender")
-            await received.ack()
+            log.warning("lease.lost", handoff=str(lease.envelope.id), is_over=running.is_over)
+            if running.is_over:
+                # Otherwise somebody else has it now, and the message is theirs to ack.
+                await received.ack()
 
     async def _answer(self, lease: Lease, received: Received) -> None:
         answer, trace = await self._handling.work(lease)
@@ -215,6 +228,9 @@ class Worker:
             await anyio.sleep(self._settings.ack_wait / 3)
             for received in list(self._in_hand):
                 await received.in_progress()
+            for running in list(self._running.values()):
+                # What told us may have been lost: a cancellation, a takeover while we stood still.
+                await self._check_lease(running)
 
 
 async def run_agent(agent: Agent, client: Client, stop: anyio.Event) -> None:

@@ -51,6 +51,14 @@ class ApiError(BusUnavailableError):
         return self.code == 503
 
 
+class ServiceError(BusUnavailableError):
+    """A service answered a request with an error; `kind` is the name of its class."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        super().__init__(f"{kind}: {text}")
+
+
 class _ErrorBody(msgspec.Struct):
     code: int = 0
     err_code: int = 0
@@ -166,7 +174,7 @@ class Connection:
         except (NatsError, OSError) as error:
             raise NoAnswerError(f"{subject} could not be asked: {error!r}") from error
         if problem := (answer.headers or {}).get("Nats-Service-Error"):
-            raise BusUnavailableError(f"{problem}: {answer.data.decode(errors='replace')}")
+            raise ServiceError(problem, answer.data.decode(errors="replace"))
         return answer.data
 
     async def api(self, verb: str, body: object = None, *, timeout: float = 5.0) -> bytes:

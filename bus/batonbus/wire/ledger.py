@@ -45,6 +45,7 @@ class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     addressee: Token | None = None
     reason: str = ""
     child_to: Token | None = None
+    interrupted: bool = False
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     addressee: str | None = None
     reason: str = ""
     child_to: str | None = None
+    interrupted: bool = False
     trace: Mapping[str, str] = {}
 
 
@@ -207,23 +209,8 @@ class Ledger:
             found = await self.next_of_chain(chain.id, after=chain.tail)
             if found is None or (upto is not None and found.event.sequence > upto):
                 break
-            chain = fold_stored(chain, found)
+            chain = fold(chain, [found.event])
         return chain
-
-
-def fold_stored(chain: Chain, stored: Stored) -> Chain:
-    """Fold one stored event; a void one leaves a trace as a security event."""
-    after = fold(chain, [stored.event])
-    if after.void != chain.void:
-        log.warning(
-            "security.void_event",
-            handoff=str(chain.id),
-            sequence=stored.event.sequence,
-            kind=stored.event.kind,
-            actor=stored.event.actor,
-            stage=chain.stage,
-        )
-    return after
 
 
 def to_stored(
@@ -249,6 +236,7 @@ def to_stored(
         addressee=marks.addressee,
         reason=marks.reason,
         child_to=marks.child_to,
+        interrupted=marks.interrupted,
     )
     return Stored(event=event, subject=parsed, payload=payload, headers=headers)
 
@@ -265,6 +253,7 @@ def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
         addressee=draft.addressee,
         reason=draft.reason[:REASON_LIMIT],
         child_to=draft.child_to,
+        interrupted=draft.interrupted,
     )
     return {
         **draft.trace,

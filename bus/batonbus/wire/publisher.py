@@ -159,8 +159,9 @@ class Publisher:
         elif ack.error.err_code in LOST_RACE:
             future.set_exception(LostRaceError(ack.error.description))
         else:
-            error = ack.error
-            future.set_exception(ApiError(error.code, error.err_code, error.description))
+            error = ApiError(ack.error.code, ack.error.err_code, ack.error.description)
+            # A server without space or leader may have both in a moment.
+            future.set_exception(NoAnswerError(str(error)) if error.temporary else error)
 
 
 def check_size(payload: bytes, headers: Mapping[str, str], limit: int) -> None:

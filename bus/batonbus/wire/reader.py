@@ -6,7 +6,7 @@ behind the last event that arrived, and no event is missed or read twice.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 from batonbus.wire.connection import Connection
@@ -21,18 +21,11 @@ FORGET_AFTER = 60
 """Seconds without a reader after which the server removes the consumer."""
 
 
-def read_from_start(
-    connection: Connection, fleet: str, *, headers_only: bool = True
-) -> AbstractAsyncContextManager[Feed]:
-    """A feed of every event from the ledger's first on; `received.pending` is 0 at its head."""
-    return read_from(connection, fleet, 1, headers_only=headers_only)
-
-
 @asynccontextmanager
 async def read_from(
-    connection: Connection, fleet: str, sequence: int, *, headers_only: bool = True
+    connection: Connection, fleet: str, sequence: int = 1, *, headers_only: bool = True
 ) -> AsyncGenerator[Feed]:
-    """The same from this sequence of the ledger on."""
+    """A feed of every event from this sequence on; `received.pending` is 0 at the ledger's head."""
     stream = stream_name(fleet)
 
     async def make_consumer(last: int) -> str:
