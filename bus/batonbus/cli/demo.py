@@ -24,9 +24,9 @@ NAMES_LIMIT = 22
 """Characters that the names of what was dropped may take; else they are counted."""
 
 LEGEND = (
-    "What each agent was given of the steps before it: one step back in FULL, two steps",
-    "back as a SUMMARY of three lines, nothing older. Bytes: of all these steps → of what",
-    "was given. Receipt: how long the sender waited for an answer. Lease 2: taken over.",
+    "What each agent was given of the steps before it: one step back in FULL, two steps back as a "
+    "SUMMARY of three lines, nothing older. Bytes: of all these steps → of what was given. "
+    "Receipt: how long the sender waited for an answer. Lease 2: taken over."
 )
 
 app = new_app()
@@ -66,7 +66,7 @@ def demo(
 
     async def work() -> int:
         hops, report = await run_demo(keep, partial(_say, output))
-        output.show("", *LEGEND)
+        output.show("", Text(LEGEND))
         for line in LINES:
             _show_line(output, line, [hop for hop in hops if hop.work == line])
         output.show("", *summary(report, kept=keep is not None))
