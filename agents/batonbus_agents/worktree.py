@@ -227,6 +227,8 @@ async def list_tasks(git: Git, work: str) -> list[str]:
 
 
 async def delete_refs(git: Git, label: str) -> None:
-    """Forget the base and the attempts of a task. Raises GitError."""
-    refs = await git("for-each-ref", "--format=delete %(refname)", task_ref(label, ""))
-    await update_refs(git, *refs.splitlines())
+    """Forget the base and the attempts of a task, but not that the checkout has its commit: who
+    takes it back afterwards means it. Raises GitError."""
+    refs = await git("for-each-ref", "--format=%(refname)", task_ref(label, ""))
+    kept = task_ref(label, "commit")
+    await update_refs(git, *(f"delete {ref}" for ref in refs.splitlines() if ref != kept))

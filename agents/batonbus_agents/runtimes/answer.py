@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from batonbus import BatonbusError
 from batonbus_agents.excerpt import shortened
 from batonbus_agents.runtimes.assignment import Assignment
+from batonbus_agents.works.words import is_nothing
 from batonbus_schemas import ContextHandoff, InvalidMessageError, TaskResult, decode, encode
 from batonbus_schemas.xml import XmlReadingError, read_result
 
@@ -137,7 +138,10 @@ def _objections(result: TaskResult, assignment: Assignment) -> Iterator[str]:
     for name, given, wanted in expected:
         if given and wanted and given != wanted:
             yield f"{name} is {quoted(given, 60)!r}, expected {wanted!r}"
-    if result.context_handoff is None and not result.summary.strip():
+    context = result.context_handoff
+    if context is not None and is_nothing(context.what):
+        yield f"the context-handoff's what is {quoted(context.what, 60)!r}: say what was done"
+    if context is None and is_nothing(result.summary):
         yield "neither a context-handoff nor a summary says what was done"
 
 

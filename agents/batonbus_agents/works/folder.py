@@ -4,8 +4,10 @@ What a person wrote (Requirement, PLAN, TASK) is created once and never rewritte
 a projection that is written anew: each is put in place whole, or not at all.
 """
 
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
@@ -195,16 +197,12 @@ class WorksRoot:
 
         Raises `WorksFileError` where the list cannot be read.
         """
-        works = self.read_list().whole()
-        while True:
+        with self._locked():
+            works = self.read_list().whole()
             work = next_work_id(works, self._names())
-            try:
-                (self.path / work).mkdir(parents=True)
-                break
-            except FileExistsError:
-                continue  # another process took it in this instant
-        row = WorkEntry(work=work, title=title, created=day)
-        write_whole(self.path / WORK_LIST, render_work_list(with_work(works, row)))
+            (self.path / work).mkdir()
+            row = WorkEntry(work=work, title=title, created=day)
+            write_whole(self.path / WORK_LIST, render_work_list(with_work(works, row)))
         return WorkFolder(self.path / work)
 
     def set_status(self, work: str, status: WorkStatus, day: date) -> None:
@@ -212,11 +210,24 @@ class WorksRoot:
 
         Raises ValueError for a step that does not follow.
         """
-        works = with_status(self.read_list().whole(), work, status, day)
-        if status == "COMPLETED" and (self.path / work).is_dir():
-            (self.path / PUT_AWAY).mkdir(exist_ok=True)
-            (self.path / work).rename(self.path / PUT_AWAY / work)
-        write_whole(self.path / WORK_LIST, render_work_list(works))
+        with self._locked():
+            works = with_status(self.read_list().whole(), work, status, day)
+            if status == "COMPLETED" and (self.path / work).is_dir():
+                (self.path / PUT_AWAY).mkdir(exist_ok=True)
+                (self.path / work).rename(self.path / PUT_AWAY / work)
+            write_whole(self.path / WORK_LIST, render_work_list(works))
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """One process at a time reads, changes and writes the list. The lock is on the folder, and
+        ends with whoever holds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _names(self) -> list[str]:
         homes = (self.path, self.path / PUT_AWAY)

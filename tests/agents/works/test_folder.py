@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -210,3 +211,12 @@ def test_a_list_that_cannot_be_read_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(WorksFileError, match="LOST"):
         WorksRoot(tmp_path).new_work("Two", DAY)
     assert [it.name for it in tmp_path.iterdir()] == ["WORK-LIST.md"]
+
+
+def test_works_that_are_taken_at_the_same_time_are_all_in_the_list(tmp_path: Path) -> None:
+    root = WorksRoot(tmp_path)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        folders = list(pool.map(lambda n: root.new_work(f"work {n}", date(2026, 7, 1)), range(8)))
+    listed = {entry.work for entry in root.read_list().whole().works}
+    assert listed == {folder.work for folder in folders}
+    assert len(listed) == 8
