@@ -1,10 +1,12 @@
 """A durable bus on NATS JetStream by which fleets of AI agents hand work to each other."""
 
+from batonbus.rules.chain import IllegalStepError
 from batonbus.rules.errors import (
     BatonbusError,
     Bounced,
     BusUnavailableError,
     ConflictError,
+    MessageTooLargeError,
     NoAnswerError,
     Refuse,
     TryAgain,
@@ -26,6 +28,8 @@ __all__ = [
     "ConflictError",
     "Context",
     "Ended",
+    "IllegalStepError",
+    "MessageTooLargeError",
     "NoAnswerError",
     "ProgramError",
     "Refuse",

@@ -47,7 +47,7 @@ def variable(user: str) -> str:
 
 @contextmanager
 def run_server(configuration: Path, folder: Path) -> Iterator[Server]:
-    names = ("operator", *AGENTS)
+    names = ("operator", "sender", *AGENTS)
     passwords = {variable(name): f"{name}-password" for name in names}
     command = [find_server(), "-c", str(configuration), "-a", "127.0.0.1", "-p", "-1", "-m", "-1"]
     with (folder / "log").open("w") as log:

@@ -232,3 +232,9 @@ async def test_a_promised_receipt_that_does_not_come_is_an_error_with_help(
         sent = await bus.send("nobody", "x")
         with pytest.raises(NoAnswerError, match=r"within 0.7 s.*is a receipt keeper running\?"):
             await sent.receipt()
+
+
+async def test_a_key_needs_a_named_actor(open_bus: Any) -> None:
+    async with open_bus() as bus, Bus(bus.server.url) as nameless:
+        with pytest.raises(ValueError, match="actor"):
+            await nameless.send("reviewer", "x", key="once")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batonbus import BusUnavailableError
-from batonbus.run.discovery import address_file, find_fleet, find_url
+from batonbus.run.discovery import address_file, find_fleet, find_url, url_user
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +52,17 @@ def test_the_fleet_is_the_default_unless_named(monkeypatch: pytest.MonkeyPatch) 
     assert find_fleet() == "default"
     monkeypatch.setenv("BATONBUS_FLEET", "night-shift")
     assert find_fleet() == "night-shift"
+
+
+@pytest.mark.parametrize(
+    ("url", "user"),
+    [
+        ("nats://sender:secret@nats:4222", "sender"),
+        ("nats://nats:4222", None),
+        ("nats:4222", None),
+        ("nats://a.b:secret@nats:4222", None),
+        ("", None),
+    ],
+)
+def test_an_actor_is_the_user_that_the_address_names(url: str, user: str | None) -> None:
+    assert url_user(url) == user

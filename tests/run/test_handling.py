@@ -8,7 +8,8 @@ import pytest
 
 from batonbus import Agent, Context, Refuse, TryAgain
 from batonbus.rules.chain import RECEIPT_KEEPER
-from batonbus.run.handling import ERROR_LIMIT, clip, describe, leaves
+from batonbus.rules.errors import leaves
+from batonbus.run.handling import ERROR_LIMIT, clip, describe
 from batonbus_schemas import Dispatch, HandoffV1, Receipt, TaskResult, Then, decode
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import typer
 from batonbus.cli.options import Level, log_format
 from batonbus.cli.output import Output
 from batonbus.logs import configure, log
-from batonbus.rules.errors import BatonbusError
+from batonbus.rules.errors import BatonbusError, leaves
 from batonbus_schemas import InvalidMessageError
 
 INTERRUPTED = 130
@@ -51,14 +51,6 @@ def known_errors(error: BaseException) -> list[str]:
     parts = leaves(error)
     known = all(isinstance(it, BatonbusError | InvalidMessageError) for it in parts)
     return list(dict.fromkeys(map(str, parts))) if known else []
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    """The errors in a group of errors, or the error itself."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return [leaf for it in group.exceptions for leaf in leaves(it)]
 
 
 async def run_until_signal(work: Callable[[anyio.Event], Awaitable[None]]) -> int:

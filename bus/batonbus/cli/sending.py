@@ -1,5 +1,6 @@
 """`batonbus send`: hand work over, and say what became of it."""
 
+import os
 import sys
 import time
 from functools import partial
@@ -18,7 +19,7 @@ from batonbus.cli.running import run, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.errors import Bounced
 from batonbus.run.bus import Bus
-from batonbus.run.discovery import find_fleet, find_url
+from batonbus.run.discovery import find_fleet, find_url, url_user
 from batonbus.run.sent import Sent
 from batonbus_schemas import Dispatch, Envelope, InvalidMessageError, encode, read_handoff
 from batonbus_schemas.envelope import ADHOC
@@ -104,7 +105,8 @@ def send(
     configure_tracing("batonbus-send")
     output = Output(as_json)
     data = _read(what, is_text=to is not None)
-    actor = f"cli-{uuid4().hex[:8]}"
+    # Where the server knows its users, an actor is one of them.
+    actor = url_user(url or os.environ.get("BATONBUS_URL", "")) or f"cli-{uuid4().hex[:8]}"
     try:
         if to is None:
             envelope = read_handoff(data, sender=actor)

@@ -1,5 +1,6 @@
 """Everything that can go wrong by name. Each class docstring is the first sentence of its help."""
 
+from typing import cast
 from uuid import UUID
 
 from batonbus_schemas import Receipt
@@ -79,3 +80,11 @@ class TryAgain(BatonbusError):  # noqa: N818 - an instruction of a handler
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         self.reason, self.after = reason, after
         super().__init__(reason or "the handler asked for another attempt")
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions themselves, without the groups that task groups put them in."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for it in group.exceptions for leaf in leaves(it)]

@@ -29,6 +29,7 @@ class Bus:
 
     def __init__(self, url: str, *, actor: str | None = None, fleet: str = DEFAULT_FLEET) -> None:
         self._url = url
+        self._is_named = actor is not None
         self._actor = actor or f"sender-{uuid4().hex[:8]}"
         self._fleet = fleet
         self._stack = AsyncExitStack()
@@ -67,10 +68,13 @@ class Bus:
     ) -> Sent:
         """Hand work to a role or an agent; a string is the brief of a Dispatch.
 
-        With a `key`, sending the same again is the same handoff. `after` names the handoffs whose
-        context the receiver shall see. Raises InvalidMessageError, ConflictError.
+        With a `key`, sending the same again, by the same named `actor`, is the same handoff.
+        `after` names the handoffs whose context the receiver shall see. Raises
+        InvalidMessageError, ConflictError, and ValueError for a key of an actor without a name.
         """
         client = self.client
+        if key is not None and not self._is_named:
+            raise ValueError("a key is the actor's own: name it with Bus(url, actor=…)")
         envelope = Envelope(
             id=uuid4() if key is None else sender_key(client.actor, key),
             sender=client.actor,

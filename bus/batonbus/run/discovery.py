@@ -2,9 +2,11 @@
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from batonbus.rules.errors import BusUnavailableError
 from batonbus.run.bus import DEFAULT_FLEET
+from batonbus.wire.subjects import is_token
 
 STATE_FOLDER = ".batonbus"
 
@@ -32,6 +34,12 @@ def local_url(folder: Path) -> str | None:
         return address_file(folder).read_text().strip()
     except FileNotFoundError:
         return None
+
+
+def url_user(url: str) -> str | None:
+    """The user that an address logs in as, where that is a name an actor can have."""
+    user = urlsplit(url).username if "://" in url else None
+    return user if user and is_token(user) else None
 
 
 def find_fleet() -> str:

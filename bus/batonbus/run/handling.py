@@ -6,7 +6,7 @@ says under which accepted event it stands, so that a stale owner's answer change
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import Literal
 
 from msgspec import Struct
 from opentelemetry.trace import SpanKind
@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind
 from batonbus.logs import log
 from batonbus.rules.admission import expected_capabilities
 from batonbus.rules.chain import ATTEMPT_LIMIT, WINDOW_MANAGER, Chain, child_id
-from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain
+from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain, leaves
 from batonbus.rules.ownership import claim, holds, retry_delay
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client
@@ -296,14 +296,6 @@ class Handling:
             interrupted=interrupted,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions themselves, without the groups that a handler's task groups put them in."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return [leaf for it in group.exceptions for leaf in leaves(it)]
 
 
 def describe(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct
 
+from batonbus.rules.errors import BatonbusError
 from batonbus.wire.processes import die_with_parent
 
 KEPT_VARIABLES = frozenset(
@@ -52,7 +53,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     stderr: str
 
 
-class ProgramError(Exception):
+class ProgramError(BatonbusError):
     """A program could not be started, took too long, or printed too much."""
 
 

@@ -55,7 +55,7 @@ class Subject(Struct, frozen=True):
         identity = _parse_id(handoff_id)
         if identity is None:
             return None
-        if len(tokens) != 4 or tokens[0] not in KINDS or not all(map(_is_token, tokens)):
+        if len(tokens) != 4 or tokens[0] not in KINDS or not all(map(is_token, tokens)):
             return cls(fleet, identity, "unknown", NOBODY, NOBODY)
         kind, work, actor, to = tokens
         return cls(fleet, identity, cast("Kind", kind), work, actor, to)
@@ -73,7 +73,8 @@ def _parse_id(text: str) -> UUID | None:
 
 
 @lru_cache(maxsize=4096)
-def _is_token(text: str) -> bool:
+def is_token(text: str) -> bool:
+    """Whether a text can stand in a subject."""
     return _TOKEN.match(text) is not None
 
 
