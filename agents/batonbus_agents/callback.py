@@ -59,8 +59,11 @@ async def call_back(target: str, done: Done) -> str | None:
 
 async def _run(target: str, body: bytes) -> str | None:
     try:
-        ended = await run_program(split(target), text=body.decode(), time_limit=TIME_LIMIT)
-    except (ProgramError, ValueError, IndexError) as error:  # the last two: no command line
+        command = split(target)
+        if not command:
+            return "no command"
+        ended = await run_program(command, text=body.decode(), time_limit=TIME_LIMIT)
+    except (ProgramError, ValueError) as error:  # the last one: no command line
         return str(error)
     return f"exit code {ended.code}" if ended.code else None
 

@@ -13,6 +13,7 @@ from batonbus_agents.checks import OUTPUT_BUDGET
 from batonbus_agents.dispatches import stage_dispatch
 from batonbus_agents.excerpt import shortened
 from batonbus_agents.routes import Role, route
+from batonbus_agents.works.words import is_nothing
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, ContextHandoff, Dispatch, FileChange, TaskResult, Then
 
@@ -25,6 +26,9 @@ NOTES_LIMIT = 1_000
 
 FILES_LIMIT = 8_000
 """Bytes of JSON of the files that a result lists."""
+
+UNSAID = "It was not said what was done."
+"""In the place of a `what` such as `None`: to those who read a result file, that is no context."""
 
 
 def task_of(workshop: Workshop, ctx: Context) -> Task:
@@ -60,8 +64,9 @@ def fitted(result: TaskResult) -> TaskResult:
 
 
 def _fitted_context(context: ContextHandoff) -> ContextHandoff:
+    what = UNSAID if is_nothing(context.what) else context.what
     return ContextHandoff(
-        what=shortened(context.what, FIELD_LIMIT),
+        what=shortened(what, FIELD_LIMIT),
         why=shortened(context.why, FIELD_LIMIT),
         caution=shortened(context.caution, FIELD_LIMIT),
         incomplete=shortened(context.incomplete, FIELD_LIMIT),

@@ -12,10 +12,11 @@ from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
 from batonbus_agents.works.files import FileEntry
-from batonbus_agents.works.folder import WorkFolder, WorksRoot
+from batonbus_agents.works.folder import LOG, WorkFolder, WorksRoot
+from batonbus_agents.works.names import task_file
 from batonbus_agents.works.plan import Plan
 from batonbus_agents.works.plan_tasks import PlanTask
-from batonbus_agents.works.problems import WorksFileError
+from batonbus_agents.works.problems import Problem
 from batonbus_agents.works.task import TaskSpec
 from batonbus_agents.works.work import Work
 from batonbus_schemas import ContextHandoff
@@ -42,14 +43,15 @@ class Workshop(Struct, frozen=True, kw_only=True):
         return self.works.folder(work)
 
     def read(self, work: str) -> tuple[Work, Plan]:
-        """A work and its plan. Raises Refuse with every problem's file, line and reason."""
-        try:
-            found = self.folder(work).read().whole()
-        except WorksFileError as error:
-            raise Refuse(f"{work} cannot be read:\n{error}") from error
-        if found.plan is None:
+        """A work and its plan. Raises Refuse with every problem's file, line and reason; those of
+        status files count for their readers alone."""
+        reading = self.folder(work).read()
+        problems = [it for it in reading.problems if not it.warning and not _is_status(it, work)]
+        if problems:
+            raise Refuse(f"{work} cannot be read:\n" + "\n".join(map(str, problems)))
+        if reading.value.plan is None:
             raise Refuse(f"{work} has no PLAN.md: write one, or ask the planner")
-        return found, found.plan
+        return reading.value, reading.value.plan
 
     def task(self, work: str, task: str) -> "Task":
         """One task with all that its files say. Raises Refuse."""
@@ -124,6 +126,17 @@ class Task(Struct, frozen=True, kw_only=True):
     def declared(self) -> tuple[str, ...]:
         """The paths of its files."""
         return tuple(entry.path for entry in self.files)
+
+
+def _is_status(problem: Problem, work: str) -> bool:
+    name = problem.file.removeprefix(f"{work}/")
+    if name == LOG:
+        return True
+    try:
+        found = task_file(name, work)
+    except ValueError:
+        return False  # it may be a task that is misspelt
+    return found is not None and found.kind != "spec"
 
 
 def now() -> datetime:
