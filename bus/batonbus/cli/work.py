@@ -110,6 +110,7 @@ def new(
 @app.command("run")
 def run_(
     folder: WorkFolder,
+    repo: Repo = Path(),
     runtime: Runtimes = None,
     variables: Variables = None,
     on_done: OnDone = "",
@@ -127,7 +128,7 @@ def run_(
     \b
     Examples:
       batonbus work run works/WORK-01 --runtime builder='command:claude -p'
-      batonbus work run works/WORK-01 --runtime builder=script:patches.toml --on-done ./tell.sh
+      batonbus work run works/WORK-01 --repo ../site --runtime builder=script:patches.toml
 
     \b
     Exit codes: 0 every task is committed, 6 refused, dead or cancelled, 7 a task FAILED and the
@@ -138,7 +139,7 @@ def run_(
     crew = _crew(runtime, variables, builders, on_done)
 
     async def work() -> TaskResult:
-        workshop, name = await find_work(folder.resolve())
+        workshop, name = await find_work(_below(repo, folder))
         return await run_work(_site(workshop, url, fleet), name, crew, output.show)
 
     raise typer.Exit(_run(output, partial(_finish, output, work)))
@@ -183,6 +184,7 @@ def status(
         Path | None,
         typer.Argument(metavar="[PATH]", help="A work's folder, or one with works below it."),
     ] = None,
+    repo: Repo = Path(),
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -204,8 +206,9 @@ def status(
     output = Output(as_json)
 
     async def go() -> int:
-        workshop = await _workshop(path or Path())
-        target = path or (workshop.works.path if workshop else Path("works"))
+        named = None if path is None else _below(repo, path)
+        workshop = await _workshop(named or repo)
+        target = named or (workshop.works.path if workshop else repo / "works")
         address = _address(workshop, url)
         if address is None:
             reports = await survey(target, workshop)
@@ -224,6 +227,7 @@ def status(
 def cancel(
     folder: WorkFolder,
     reason: Annotated[str, typer.Option(help="Why, for those who work on it.")] = "cancelled",
+    repo: Repo = Path(),
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -239,7 +243,7 @@ def cancel(
     output = Output(as_json)
 
     async def go() -> int:
-        workshop, work = await find_work(folder.resolve())
+        workshop, work = await find_work(_below(repo, folder))
         address = _address(workshop, url) or find_url(workshop.repository.path)
         async with open_core(address, OPERATOR, fleet=fleet or find_fleet()) as core:
             count = await cancel_work(core, work, reason)
@@ -347,6 +351,12 @@ def _crew(
         builders=builders,
         on_done=on_done,
     )
+
+
+def _below(repo: Path, folder: Path) -> Path:
+    """A work's folder, named from the repository or from the current folder."""
+    below = repo / folder
+    return (below if below.exists() else folder).resolve()
 
 
 def _site(workshop: Workshop, url: str | None, fleet: str | None) -> Site:
