@@ -10,6 +10,7 @@ from batonbus_agents.modes import choose_mode, mode_problem
 from batonbus_agents.routes import Mode, Role
 from batonbus_agents.works.folder import WorkFolder
 from batonbus_agents.works.names import task_file
+from batonbus_agents.works.plan import Plan
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import Dispatch, TaskResult, Then
 
@@ -67,9 +68,20 @@ def plan_problems(folder: Path, mode: Mode | None) -> list[str]:
         return found
     if not plan.tasks:
         return [f"{PLAN} has no tasks"]
-    problem = mode_problem(plan)
-    wanted = mode or choose_mode(plan)
-    if problem is None and plan.mode != wanted:
-        problem = f"{PLAN}: its tasks ask for execution mode {wanted}, it says {plan.mode}"
+    problem = _mode_problem(plan, mode)
     missing = [it.id for it in plan.tasks if reading.value.task(it.id).spec is None]
     return [*([problem] if problem else []), *(f"{task}.md is not there" for task in missing)]
+
+
+def _mode_problem(plan: Plan, mode: Mode | None) -> str | None:
+    if mode is not None and (plan.mode != mode or len(plan.tasks) > 1):
+        return (
+            f"{PLAN}: what needs no planner is one task in execution mode {mode}, "
+            f"and this is {len(plan.tasks)} in {plan.mode}"
+        )
+    wanted = mode or choose_mode(plan)
+    if problem := mode_problem(plan):
+        return problem
+    if plan.mode != wanted:
+        return f"{PLAN}: its tasks ask for execution mode {wanted}, it says {plan.mode}"
+    return None

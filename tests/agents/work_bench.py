@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
 
+import anyio
 from git_project import WORK, Project
 from msgspec import Struct
 
@@ -198,6 +199,13 @@ async def run_fleet(workshop: Workshop, work: str = WORK) -> TaskResult:
         return await run(bus, workshop, work)
 
 
+async def wait_until(fact: Callable[[], bool], limit: float = 20.0) -> None:
+    """Wait for a fact, at most `limit` seconds."""
+    with anyio.fail_after(limit):
+        while not fact():  # noqa: ASYNC110 - of a file, or of another process
+            await anyio.sleep(0.01)
+
+
 async def deliveries(bus: TestBus) -> list[Delivery]:
     """All that was delivered, in the ledger's order."""
     found: list[Delivery] = []
@@ -215,7 +223,9 @@ def window(delivery: Delivery) -> list[tuple[str, str | None, str]]:
     return [(it.from_, it.task, it.level.value) for it in delivery.window]
 
 
-def stub(role: Role, steps: Mapping[tuple[str, int], TaskResult | Exception] | None = None) -> Agent:
+def stub(
+    role: Role, steps: Mapping[tuple[str, int], TaskResult | Exception] | None = None
+) -> Agent:
     """An agent that answers for a role without doing anything: PASS, or as told for a (task,
     attempt)."""
     agent = Agent(role, slots=4)
