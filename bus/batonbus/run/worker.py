@@ -165,8 +165,8 @@ class Worker:
             raise
         finally:
             self._in_hand.remove(received)
-            with anyio.CancelScope(shield=True):
-                await feed.release()
+        # Whoever is cancelled asks for nothing more.
+        await feed.release()
 
     async def _wait_for_slot(self) -> None:
         """Until a slot is free, or none will be any more."""
