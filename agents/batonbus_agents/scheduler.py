@@ -44,14 +44,20 @@ class Scheduling:
 
     async def run(self) -> TaskResult:
         """Every task ends as PASS, FAILED or BLOCKED with its reason."""
-        _, plan = self._workshop.read(self._work)
+        work, plan = self._workshop.read(self._work)
         reasons = [it.reason for it in dag_problems([(it.id, it.depends_on) for it in plan.tasks])]
         if not plan.tasks:
             reasons.append("it has no tasks")
         if reasons:
             raise Refuse(f"the plan of {self._work} cannot run: {'; '.join(reasons)}")
         started = now()
-        schedule = make_schedule(plan.tasks)
+        specs = {task.id: task.spec for task in work.tasks if task.spec}
+        # A task's own file says best which files it changes.
+        planned = [
+            replace(it, files=specs[it.id].files or it.files) if it.id in specs else it
+            for it in plan.tasks
+        ]
+        schedule = make_schedule(planned)
         self._ended = {task: anyio.Event() for task in schedule}
         async with anyio.create_task_group() as tasks:
             for task, slot in schedule.items():

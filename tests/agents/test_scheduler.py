@@ -1,5 +1,7 @@
 """Full mode as the scheduler runs it: what is asked of whom, with which context, how often."""
 
+import re
+
 import anyio
 import pytest
 from git_project import WORK, Project
@@ -219,6 +221,19 @@ async def test_ready_tasks_are_built_at_once_but_for_those_that_name_the_same_fi
     result, _ = await schedule(workshop, meeting.agent(), stub("verifier"), stub("committer"))
     assert result.status == "PASS"
     assert meeting.most == expected
+
+
+async def test_tasks_that_name_the_same_file_only_in_their_own_files_are_kept_apart(
+    project: Project,
+) -> None:
+    write_work(project, {f"TASK-0{it}": Job(("same.txt",)) for it in (1, 2)})
+    plan = project.path / "works" / WORK / "PLAN.md"
+    plan.write_text(re.sub(r"^- \*\*Files\*\*.*$", "", plan.read_text(), flags=re.MULTILINE))
+    meeting = Meeting(1)
+    workshop = await open_workshop(project)
+    result, _ = await schedule(workshop, meeting.agent(), stub("verifier"), stub("committer"))
+    assert result.status == "PASS"
+    assert meeting.most == 1
 
 
 @pytest.mark.parametrize(
