@@ -48,7 +48,7 @@ class Building:
         worktree = await self._open_worktree()
         before = self._folder.progress(self._task.id).value
         self._note(begin_progress(self._task.id, before, attempt, self._started))
-        said = await self._think(worktree)
+        said = await self._think(body, worktree)
         snapshot = await worktree.snapshot(attempt)
         judged = replace(self._judge(said, snapshot), files_changed=snapshot.changes)
         result = signed(judged, self._task, ROLE, self._started)
@@ -77,7 +77,7 @@ class Building:
         tip = await repository.tip()
         return bool(declared and await tree_changes(repository.git, worktree.base, tip, declared))
 
-    async def _think(self, worktree: Worktree) -> TaskResult:
+    async def _think(self, body: Dispatch, worktree: Worktree) -> TaskResult:
         runtime = self._workshop.runtimes.get(ROLE)
         if runtime is None:
             raise Refuse("the builder has no runtime: give one with --runtime builder='command:…'")
@@ -87,7 +87,7 @@ class Building:
             work=self._ctx.envelope.work,
             task=self._task.id,
             attempt=self._ctx.attempt,
-            text=f"{self._ctx.text}\n{PROTOCOL}",
+            text=f"{self._ctx.text}\n{self._workshop.references(body)}{PROTOCOL}",
             cwd=worktree.path,
         )
         return await runtime(assignment)

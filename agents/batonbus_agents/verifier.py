@@ -26,7 +26,8 @@ def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) 
         await worktree.restore_latest()
         progress = workshop.folder(work).progress(task.id).value
         checks = await run_checks(task, worktree.path, progress)
-        judged = await _judge(workshop, task, ctx, checks, worktree)
+        text = f"{ctx.text}\n{workshop.references(body)}{_report(checks)}\n{PROTOCOL}"
+        judged = await _judge(workshop, task, ctx, checks, worktree, text)
         result = signed(replace(judged, verification=checks), task, ROLE, started)
         return hand_on(result, task, ROLE, body, ctx.attempt)
 
@@ -34,7 +35,12 @@ def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) 
 
 
 async def _judge(
-    workshop: Workshop, task: Task, ctx: Context, checks: tuple[Check, ...], worktree: Worktree
+    workshop: Workshop,
+    task: Task,
+    ctx: Context,
+    checks: tuple[Check, ...],
+    worktree: Worktree,
+    text: str,
 ) -> TaskResult:
     runtime = workshop.runtimes.get(ROLE)
     if verdict(checks) == "FAIL" or runtime is None:
@@ -45,7 +51,7 @@ async def _judge(
         work=ctx.envelope.work,
         task=task.id,
         attempt=ctx.attempt,
-        text=f"{ctx.text}\n{_report(checks)}\n{PROTOCOL}",
+        text=text,
         cwd=worktree.path,
     )
     return await runtime(assignment)
@@ -55,8 +61,8 @@ def summarize(task: Task, checks: tuple[Check, ...]) -> TaskResult:
     """What plain checks say, as a verifier's result."""
     failed = [check for check in checks if check.status == "FAIL"]
     passed = [check.name for check in checks if check.status == "PASS"]
-    absent = [check.name for check in checks if check.status == "N/A"]
-    caution = f"No command for {', '.join(absent)}: not checked." if absent else ""
+    absent = [check for check in checks if check.status == "N/A"]
+    caution = "\n".join(f"{it.name} is not checked: {_first_line(it.output)}" for it in absent)
     if failed or not passed:
         what = [f"{check.name} failed: {_last_line(check.output)}" for check in failed]
         return TaskResult.failed(
@@ -69,6 +75,11 @@ def summarize(task: Task, checks: tuple[Check, ...]) -> TaskResult:
         why="Each was run on the files as the builder left them.",
         caution=caution,
     )
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:200] if lines else "no command was found"
 
 
 def _last_line(text: str) -> str:

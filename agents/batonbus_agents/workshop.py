@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from batonbus import Refuse
+from batonbus_agents.references import lay_out_references
 from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
@@ -19,7 +20,7 @@ from batonbus_agents.works.plan_tasks import PlanTask
 from batonbus_agents.works.problems import Problem
 from batonbus_agents.works.task import TaskSpec
 from batonbus_agents.works.work import Work
-from batonbus_schemas import ContextHandoff
+from batonbus_schemas import ContextHandoff, Dispatch
 
 DOCUMENTS = ("Requirement.md", "PLAN.md")
 """What of a work its tasks refer to, beside their own files."""
@@ -32,6 +33,10 @@ class Workshop(Struct, frozen=True, kw_only=True):
     repository: Repository
     runtimes: Mapping[Role, Runtime] = {}
     on_done: str = ""
+
+    def references(self, body: Dispatch) -> str:
+        """What a runtime is told of a dispatch's reference files, which lie ready for it."""
+        return lay_out_references(body, self.repository.path / ".batonbus" / "references")
 
     @property
     def works(self) -> WorksRoot:

@@ -1,0 +1,53 @@
+"""Reference files for a runtime: written down before it starts, and named to it by their paths.
+
+What a dispatch carries in its ref-cache is used, and its file not opened; a known one that it does
+not carry is read from the references folder (seed 002, section 6).
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from batonbus_schemas import Dispatch
+from batonbus_schemas.xml import resolve_ref
+
+KNOWN = (
+    "shared-prompt-sections",
+    "file-content-schema",
+    "xml-schema",
+    "context-policy",
+    "work-activity-log",
+)
+
+
+def lay_out_references(body: Dispatch, folder: Path) -> str:
+    """Write the references of a dispatch below `folder`, each once by its content; returns what a
+    runtime is told of them, blank where there are none."""
+    lines = [f"- {key}: {_write(key, text, folder)}" for key, text in _contents(body)]
+    if not lines:
+        return ""
+    return "\n".join(["", "## References, to be read where they lie", "", *lines, ""])
+
+
+def _contents(body: Dispatch) -> Iterator[tuple[str, str]]:
+    for key in dict.fromkeys((*body.ref_cache, *KNOWN)):
+        try:
+            yield key, resolve_ref(key, body.ref_cache, body.references_dir, _read)
+        except (ValueError, OSError):
+            continue  # it is no must: whoever looks for it finds that it is not there
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _write(key: str, text: str, folder: Path) -> Path:
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in key)[:64]
+    path = folder / f"{name}-{digest}.md"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8", errors="replace")
+        fresh.replace(path)
+    return path
