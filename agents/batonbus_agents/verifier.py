@@ -61,8 +61,8 @@ def summarize(task: Task, checks: tuple[Check, ...]) -> TaskResult:
     """What plain checks say, as a verifier's result."""
     failed = [check for check in checks if check.status == "FAIL"]
     passed = [check.name for check in checks if check.status == "PASS"]
-    absent = [check for check in checks if check.status == "N/A"]
-    caution = "\n".join(f"{it.name} is not checked: {_first_line(it.output)}" for it in absent)
+    absent = [_why_not(check) for check in checks if check.status == "N/A"]
+    caution = f"Not checked: {'; '.join(absent)}." if absent else ""
     if failed or not passed:
         what = [f"{check.name} failed: {_last_line(check.output)}" for check in failed]
         return TaskResult.failed(
@@ -77,9 +77,10 @@ def summarize(task: Task, checks: tuple[Check, ...]) -> TaskResult:
     )
 
 
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:200] if lines else "no command was found"
+def _why_not(check: Check) -> str:
+    lines = [line.strip() for line in check.output.splitlines() if line.strip()]
+    said = lines[0][:200] if lines else "nothing to run"
+    return said if check.name in said else f"{check.name}: {said}"
 
 
 def _last_line(text: str) -> str:

@@ -112,7 +112,7 @@ async def test_the_commit_and_the_files_of_a_task_agree(project: Project) -> Non
     assert result.context_handoff.why == "TASK-01 asks for it."
     # The verifier's caution is joined: no command for build and so on.
     assert "TASK-01 is new." in result.context_handoff.caution
-    assert "No command for build" in result.context_handoff.caution
+    assert "no command for build" in result.context_handoff.caution
     (entry,) = folder(project).read().value.log
     assert entry.summary == "TASK-01 committed"
     assert entry.next
