@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "agents"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "agents")]
 
 from git_project import Project
 

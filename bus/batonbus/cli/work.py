@@ -15,10 +15,9 @@ from batonbus.cli.output import Output, clean, new_table, one_line
 from batonbus.cli.running import INTERRUPTED, run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.cli.work_options import OnDone, Repo, Runtimes, Variables, role_named, runtime_specs
-from batonbus.rules.chain import OPERATOR
 from batonbus.rules.errors import Bounced
 from batonbus.run.bus import serve
-from batonbus.run.core import open_core
+from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.work.cancelling import cancel_work
 from batonbus.work.runner import Crew, request_work, run_work
@@ -213,7 +212,7 @@ def status(
         if address is None:
             reports = await survey(target, workshop)
         else:
-            async with open_core(address, OPERATOR, fleet=fleet or find_fleet()) as core:
+            async with open_operator(address, fleet=fleet or find_fleet()) as core:
                 reports = await survey(target, workshop, core)
         for report in reports:
             _show_report(output, report)
@@ -245,7 +244,7 @@ def cancel(
     async def go() -> int:
         workshop, work = await find_work(_below(repo, folder))
         address = _address(workshop, url) or find_url(workshop.repository.path)
-        async with open_core(address, OPERATOR, fleet=fleet or find_fleet()) as core:
+        async with open_operator(address, fleet=fleet or find_fleet()) as core:
             count = await cancel_work(core, work, reason)
         output.show(f"{work}: {count} open handoffs cancelled")
         output.emit({"work": work, "cancelled": count})

@@ -31,7 +31,11 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
     await read_to_head(core.ledger, hear)
     own = [it for it in chains.values() if it.work == work]
     # What a settled handoff hands on is open before the window manager has seen it.
-    unseen = [Chain(id=it.child, work=work) for it in own if it.child and it.child not in chains]
+    unseen = [
+        Chain(id=it.child, work=work, waiter=it.waiter)
+        for it in own
+        if it.child and it.child not in chains
+    ]
     return [it for it in own if not it.final] + unseen
 
 
@@ -43,6 +47,7 @@ async def _cancel(core: Core, chain: Chain, reason: str) -> bool:
             core.fleet, chain.id, "cancelled", chain.work, OPERATOR, chain.owner or NOBODY
         ),
         payload=encode(receipt),
+        waiter=chain.waiter,
         reason=reason,
     )
     try:
