@@ -21,7 +21,7 @@ from batonbus.run.supervisor import local_bus
 from batonbus.wire.processes import start_child, stop_child
 from batonbus_schemas import ContextHandoff, Dispatch, TaskResult
 
-IN_FLIGHT = 256
+IN_FLIGHT = 512
 """Handoffs that are under way at a time."""
 
 START_TIMEOUT = 30.0

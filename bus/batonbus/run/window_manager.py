@@ -33,7 +33,7 @@ from batonbus_schemas import (
     encode,
 )
 
-IN_FLIGHT = 256
+IN_FLIGHT = 512
 """Handoffs that one window manager works on at a time."""
 
 RETRY_DELAY = 1.0
