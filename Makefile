@@ -46,6 +46,7 @@ $(VENV)/.made:
 $(VENV)/.runtime: pyproject.toml | $(VENV)/.made
 	@echo "make: installing batonbus in $(VENV)"
 	@$(BIN)/python -m pip install -qq --editable .
+	@$(BIN)/python -m compileall -q schemas bus agents # or the first fourteen processes all do it
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.made
