@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "agents")]
+sys.path += [
+    str(Path(__file__).parent),
+    *(str(Path(__file__).parents[1] / it) for it in ("agents", "faults")),
+]
 
 from git_project import Project
 
