@@ -147,7 +147,7 @@ class Committing:
             if row is not None and row.status == "IN_PROGRESS":
                 works.set_status(self._work, "DONE", now().date())
             await repository.clean(self._work)
-        except (WorksFileError, RepositoryError) as error:  # the commit is made all the same
+        except (WorksFileError, RepositoryError, ValueError) as error:  # the commit is made
             self._ctx.log.warning("work.not_closed", error=str(error))
 
     async def _tell(self, result: TaskResult) -> None:

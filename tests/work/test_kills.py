@@ -76,12 +76,11 @@ class Killer:
                 self.kills.append(name)
 
 
-async def bring_to_its_end(bus: FaultBus, workshop: Workshop, work: str) -> None:
+async def bring_to_its_end(sender: Bus, workshop: Workshop, work: str) -> None:
     started = await begin(workshop, work)
-    async with Bus(bus.server.url, actor=RUNNER, fleet=FLEET) as sender:
-        sent = await sender.send(started.to, started.body, key=run_key(work, 1), work=work)
-        with anyio.fail_after(60):
-            result = await sent.result()
+    sent = await sender.send(started.to, started.body, key=run_key(work, 1), work=work)
+    with anyio.fail_after(60):
+        result = await sent.result()
     assert result.status == "PASS", result
 
 
@@ -94,12 +93,13 @@ async def test_whoever_is_killed_each_task_is_committed_once_and_the_files_are_t
     async with fault_bus(tmp_path) as bus:
         start_fleet(bus, project)
         killer = Killer(bus, seed)
-        while len(killer.kills) < KILLS:
-            works.append(write_next_work(project))
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(killer.run)
-                await bring_to_its_end(bus, workshop, works[-1])
-                tasks.cancel_scope.cancel()
+        async with Bus(bus.server.url, actor=RUNNER, fleet=FLEET) as sender:
+            while len(killer.kills) < KILLS:
+                works.append(write_next_work(project))
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(killer.run)
+                    await bring_to_its_end(sender, workshop, works[-1])
+                    tasks.cancel_scope.cancel()
     assert set(killer.kills) == {*bus.programs, SERVER}
     assert tree(project) == await undisturbed(tmp_path / "undisturbed", len(works))
     check_commits(project, works)
