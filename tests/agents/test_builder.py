@@ -8,6 +8,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     deliveries,
     fleet,
     open_workshop,
@@ -19,7 +20,7 @@ from work_bench import (
     writes,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus_agents.builder import make_builder
 from batonbus_agents.dispatches import stage_dispatch
 from batonbus_agents.routes import Mode
@@ -39,7 +40,7 @@ async def build(
     """What the builder answers to the task, asked alone."""
     workshop = await open_workshop(project, {"builder": player})
     body = stage_dispatch(workshop.task(WORK, TASK), "builder")
-    async with TestBus(make_builder(workshop)) as bus:
+    async with bus_with(make_builder(workshop)) as bus:
         for _ in range(times - 1):
             await (await bus.send("builder", body, work=WORK, task=TASK)).result()
         return await (await bus.send("builder", body, work=WORK, task=TASK)).result()
@@ -257,7 +258,7 @@ async def test_a_task_that_is_not_there_is_refused(
     write_work(project, ONE)
     workshop = await open_workshop(project, {"builder": builder(ONE)})
     body = stage_dispatch(workshop.task(WORK, TASK), "builder")
-    async with TestBus(make_builder(workshop)) as bus:
+    async with bus_with(make_builder(workshop)) as bus:
         with pytest.raises(Bounced, match=reason):
             await (await bus.send("builder", body, work=WORK, task=task)).result()
 
@@ -268,7 +269,7 @@ async def test_a_builder_without_a_runtime_refuses_and_says_how_to_give_one(
     write_work(project, ONE)
     workshop = await open_workshop(project)
     body = stage_dispatch(workshop.task(WORK, TASK), "builder")
-    async with TestBus(make_builder(workshop)) as bus:
+    async with bus_with(make_builder(workshop)) as bus:
         with pytest.raises(Bounced, match="--runtime builder='command:…'"):
             await (await bus.send("builder", body, work=WORK, task=TASK)).result()
 

@@ -12,6 +12,7 @@ from work_bench import (
     Player,
     Step,
     builder,
+    bus_with,
     fleet,
     open_workshop,
     run,
@@ -21,7 +22,7 @@ from work_bench import (
     writes,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus_agents.committer import make_committer
 from batonbus_agents.dispatches import recall_dispatch, skipped, stage_dispatch
 from batonbus_agents.runtimes import Assignment
@@ -46,7 +47,7 @@ async def commit(workshop: Workshop, task: str = TASK, *, recalled: str = "") ->
     body = stage_dispatch(found, "committer")
     if recalled:
         body = recall_dispatch(found, skipped(task, recalled))
-    async with TestBus(make_committer(workshop)) as bus:
+    async with bus_with(make_committer(workshop)) as bus:
         return await (await bus.send("committer", body, work=WORK, task=task)).result()
 
 
@@ -307,6 +308,6 @@ async def test_a_refused_task_names_the_work_that_has_no_plan(project: Project) 
     workshop = await open_workshop(project)
     body = stage_dispatch(workshop.task(WORK, TASK), "committer")
     (folder(project).path / "PLAN.md").unlink()
-    async with TestBus(make_committer(workshop)) as bus:
+    async with bus_with(make_committer(workshop)) as bus:
         with pytest.raises(Bounced, match="a work needs its plan"):
             await (await bus.send("committer", body, work=WORK, task=TASK)).result()

@@ -7,6 +7,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     deliveries,
     fleet,
     open_workshop,
@@ -18,7 +19,7 @@ from work_bench import (
     writes,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus_agents.fleet import make_agent
 from batonbus_agents.routes import STAGES, Mode
 from batonbus_agents.works.folder import WorksRoot
@@ -101,7 +102,7 @@ async def test_builders_beside_each_other_in_one_repository_do_not_disturb_each_
     every = {**jobs, "TASK-07": Job(("last.txt",))}
     workshop = await open_workshop(project, {"builder": builder(every)})
     agents = [make_agent(it, workshop) for it in ("scheduler", "verifier", "committer")]
-    async with TestBus(*agents, *(make_agent("builder", workshop) for _ in range(4))) as bus:
+    async with bus_with(*agents, *(make_agent("builder", workshop) for _ in range(4))) as bus:
         result = await run(bus, workshop)
     assert result.status == "PASS", result
     assert sorted(project.log()[1:]) == sorted(f"{task}: Do {task}" for task in every)

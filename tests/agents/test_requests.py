@@ -10,6 +10,7 @@ from work_bench import (
     Player,
     Step,
     builder,
+    bus_with,
     deliveries,
     fleet,
     open_workshop,
@@ -17,7 +18,7 @@ from work_bench import (
     write,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus_agents.planner import make_planner
 from batonbus_agents.routes import Mode, Role
 from batonbus_agents.runtimes import Assignment, Runtime
@@ -197,7 +198,7 @@ async def test_what_is_still_not_valid_is_refused_with_its_reasons_and_nothing_i
     player = Player(drafts(files))
     workshop = await open_workshop(project, {"specifier": player})
     folder = workshop.works.new_work(REQUEST.title, DAY)
-    async with TestBus(make_specifier(workshop)) as bus:
+    async with bus_with(make_specifier(workshop)) as bus:
         with pytest.raises(Bounced, match="the specifier's documents are not valid") as bounced:
             await (await bus.send("specifier", REQUEST, work=WORK)).result()
     assert reason in str(bounced.value)
@@ -217,7 +218,7 @@ async def test_a_plan_in_another_mode_than_its_tasks_ask_for_is_refused(
 ) -> None:
     workshop = await open_workshop(project, {"planner": Player(drafts(documents(jobs, mode)))})
     workshop.works.new_work(REQUEST.title, DAY)
-    async with TestBus(make_planner(workshop)) as bus:
+    async with bus_with(make_planner(workshop)) as bus:
         with pytest.raises(Bounced, match=reason):
             await (await bus.send("planner", REQUEST, work=WORK)).result()
 
@@ -236,7 +237,7 @@ async def test_what_a_person_wrote_is_never_overwritten(project: Project, name: 
     )
     folder = workshop.works.new_work(REQUEST.title, DAY)
     (folder.path / name).write_text("Mine.\n")
-    async with TestBus(make_specifier(workshop)) as bus:
+    async with bus_with(make_specifier(workshop)) as bus:
         with pytest.raises(Bounced, match=f"{WORK}/{name} is there already"):
             await (await bus.send("specifier", REQUEST, work=WORK)).result()
     assert (folder.path / name).read_text() == "Mine.\n"
@@ -244,7 +245,7 @@ async def test_what_a_person_wrote_is_never_overwritten(project: Project, name: 
 
 async def test_a_role_without_a_runtime_says_how_to_give_it_one(project: Project) -> None:
     workshop = await open_workshop(project)
-    async with TestBus(make_specifier(workshop)) as bus:
+    async with bus_with(make_specifier(workshop)) as bus:
         with pytest.raises(Bounced, match="--runtime specifier='command:…'"):
             await (await bus.send("specifier", REQUEST, work=WORK)).result()
 

@@ -10,6 +10,7 @@ from work_bench import (
     DIAMOND,
     Job,
     builder,
+    bus_with,
     deliveries,
     fleet,
     open_workshop,
@@ -19,7 +20,7 @@ from work_bench import (
     write_work,
 )
 
-from batonbus import Agent, Bounced, Context, Refuse, TestBus
+from batonbus import Agent, Bounced, Context, Refuse
 from batonbus_agents.dispatches import schedule_dispatch
 from batonbus_agents.scheduler import make_scheduler
 from batonbus_agents.workshop import Workshop
@@ -47,7 +48,7 @@ def statuses(result: TaskResult) -> dict[str, str]:
 
 async def schedule(workshop: Workshop, *agents: Agent) -> tuple[TaskResult, list[Delivery]]:
     """Run a work with a real scheduler and these agents."""
-    async with TestBus(make_scheduler(workshop), *agents) as bus:
+    async with bus_with(make_scheduler(workshop), *agents) as bus:
         return await run(bus, workshop), await deliveries(bus)
 
 
@@ -252,7 +253,7 @@ async def test_a_plan_that_cannot_run_is_refused_by_name_and_nothing_is_dispatch
 ) -> None:
     write_work(project, {task: Job((f"{task}.txt",), (need,)) for task, need in needs.items()})
     workshop = await open_workshop(project)
-    async with TestBus(make_scheduler(workshop), *map(stub, STAGES)) as bus:
+    async with bus_with(make_scheduler(workshop), *map(stub, STAGES)) as bus:
         with pytest.raises(Refuse, match="cannot be read") as refused:
             await run(bus, workshop)
         # Whoever asks the scheduler itself is told the same.
@@ -269,7 +270,7 @@ async def test_a_task_that_stands_twice_is_refused_by_name(project: Project) -> 
     plan = folder.path / "PLAN.md"
     plan.write_text(plan.read_text().replace("### TASK-02", "### TASK-03"))
     workshop = await open_workshop(project)
-    async with TestBus(make_scheduler(workshop)) as bus:
+    async with bus_with(make_scheduler(workshop)) as bus:
         with pytest.raises(Refuse, match="TASK-03 is there twice"):
             await run(bus, workshop)
         assert await deliveries(bus) == []
@@ -281,7 +282,7 @@ async def test_what_an_earlier_run_committed_is_not_done_again_and_stands_in_the
     write_work(project, CHAIN)
     workshop = await open_workshop(project)
     body = schedule_dispatch(WORK, "Go on.", {"TASK-01": "abc", "TASK-02": "def"})
-    async with TestBus(make_scheduler(workshop), *map(stub, STAGES)) as bus:
+    async with bus_with(make_scheduler(workshop), *map(stub, STAGES)) as bus:
         result = await (await bus.send("scheduler", body, work=WORK)).result()
         found = await deliveries(bus)
     assert result.status == "PASS"

@@ -12,6 +12,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     deliveries,
     open_workshop,
     says,
@@ -19,7 +20,6 @@ from work_bench import (
     write_work,
 )
 
-from batonbus import TestBus
 from batonbus.work.runner import begin
 from batonbus_agents import committer
 from batonbus_agents.callback import Done
@@ -54,7 +54,7 @@ class Trap:
 async def run_with_successor(workshop: Workshop, role: Role, trap: Trap) -> TaskResult:
     """Run the work; the agent of this role is stopped in the trap, and started again."""
     others = [make_agent(it, workshop) for it in ("scheduler", *STAGES["full"]) if it != role]
-    async with TestBus(*others) as bus, anyio.create_task_group() as tasks:
+    async with bus_with(*others) as bus, anyio.create_task_group() as tasks:
 
         async def serve(*, task_status: TaskStatus[anyio.CancelScope]) -> None:
             with anyio.CancelScope() as scope:

@@ -6,6 +6,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     fleet,
     open_workshop,
     run,
@@ -15,7 +16,6 @@ from work_bench import (
     writes,
 )
 
-from batonbus import TestBus
 from batonbus_agents.builder import make_builder
 from batonbus_agents.dispatches import stage_dispatch
 from batonbus_agents.runtimes import Assignment, Runtime
@@ -37,7 +37,7 @@ async def verify(
         runtimes["verifier"] = runtime
     workshop = await open_workshop(project, runtimes)  # type: ignore[arg-type]
     task = workshop.task(WORK, TASK)
-    async with TestBus(make_builder(workshop), make_verifier(workshop)) as bus:
+    async with bus_with(make_builder(workshop), make_verifier(workshop)) as bus:
         body = stage_dispatch(task, "builder")
         await (await bus.send("builder", body, work=WORK, task=TASK)).result()
         body = stage_dispatch(task, "verifier")

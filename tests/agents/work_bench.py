@@ -1,16 +1,16 @@
 """A work under test: its files, and how each role thinks, as the test says."""
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
 import anyio
 from git_project import WORK, Project
 from msgspec import Struct
+from msgspec.structs import replace
 
-from batonbus import Agent, Context, Settings, TestBus
+from batonbus import Agent, Context, TestBus
 from batonbus.testing import FAST
 from batonbus.wire.ledger import Stored
 from batonbus.wire.reader import read_to_head
@@ -176,14 +176,14 @@ async def open_workshop(
     return Workshop(repository=repository, runtimes=runtimes or {}, on_done=on_done)
 
 
-@asynccontextmanager
-async def fleet(
-    workshop: Workshop, roles: Iterable[Role] = ROLES, settings: Settings = FAST
-) -> AsyncGenerator[TestBus]:
+def bus_with(*agents: Agent) -> TestBus:
+    """A bus that gives nothing up because the machine is busy."""
+    return TestBus(*agents, settings=replace(FAST, give_up_after=60.0))
+
+
+def fleet(workshop: Workshop, roles: Iterable[Role] = ROLES) -> TestBus:
     """A bus with an agent of each role."""
-    agents = [make_agent(role, workshop) for role in roles]
-    async with TestBus(*agents, settings=settings) as bus:
-        yield bus
+    return bus_with(*(make_agent(role, workshop) for role in roles))
 
 
 async def run(bus: TestBus, workshop: Workshop, work: str = WORK) -> TaskResult:

@@ -8,9 +8,19 @@ import anyio
 import pytest
 from git_project import TASK, WORK, Project
 from run_bench import operator, runner, start_run
-from work_bench import CHAIN, Job, Player, builder, fleet, open_workshop, wait_until, write_work
+from work_bench import (
+    CHAIN,
+    Job,
+    Player,
+    builder,
+    bus_with,
+    fleet,
+    open_workshop,
+    wait_until,
+    write_work,
+)
 
-from batonbus import Agent, Bounced, Context, TestBus
+from batonbus import Agent, Bounced, Context
 from batonbus.run.arrivals import Arrival
 from batonbus.run.window_manager import WindowManager
 from batonbus.work.cancelling import cancel_work
@@ -63,7 +73,7 @@ async def test_other_works_go_on(project: Project) -> None:
         await release.wait()
         return TaskResult.passed("Waited.")
 
-    async with TestBus(bystander) as bus, operator(bus) as core:
+    async with bus_with(bystander) as bus, operator(bus) as core:
         other = await bus.send("bystander", "Wait.", work="WORK-02")
         assert (await other.receipt()).state == "accepted"
         mine = await bus.send("nobody", "Do it.", work=WORK)
@@ -99,7 +109,7 @@ async def test_what_a_settled_handoff_hands_on_is_cancelled_before_it_is_deliver
         await deliver(manager, arrival, *more)
 
     monkeypatch.setattr(WindowManager, "_deliver", late)
-    async with TestBus(first, second) as bus, operator(bus) as core:
+    async with bus_with(first, second) as bus, operator(bus) as core:
         sent = await bus.send("first", "Do it.", work=WORK)
         await settled.wait()
         assert await cancel_work(core, WORK, "not wanted") == 1
@@ -113,7 +123,7 @@ async def test_a_player_is_told_nothing_of_a_cancelled_work(project: Project) ->
     write_work(project, ONE)
     player = Player(lambda _: TaskResult.passed("Nothing."))
     workshop = await open_workshop(project, {"builder": player})
-    async with TestBus() as bus, operator(bus) as core, runner(bus) as sender:
+    async with bus_with() as bus, operator(bus) as core, runner(bus) as sender:
         sent = await start_run(sender, workshop)
         assert await cancel_work(core, WORK, "too late") == 1
         with pytest.raises(Bounced, match="too late"):

@@ -9,6 +9,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     deliveries,
     fleet,
     open_workshop,
@@ -18,7 +19,7 @@ from work_bench import (
     write_work,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus.work.runner import (
     Crew,
     Run,
@@ -89,7 +90,7 @@ async def test_what_is_committed_is_not_built_again_by_a_new_run(
 async def test_a_run_that_is_open_is_gone_on_with_as_it_was_begun(project: Project) -> None:
     folder = write_work(project, TWO)
     workshop = await open_workshop(project)
-    async with TestBus() as bus, operator(bus) as core, runner(bus) as sender:
+    async with bus_with() as bus, operator(bus) as core, runner(bus) as sender:
         assert await find_run(core, WORK, complete=False) == Run(number=1)
         started = await begin(workshop, WORK)
         await start_run(sender, workshop)

@@ -11,6 +11,7 @@ from work_bench import (
     Job,
     Player,
     builder,
+    bus_with,
     fleet,
     open_workshop,
     run,
@@ -20,7 +21,7 @@ from work_bench import (
     write_work,
 )
 
-from batonbus import Bounced, TestBus
+from batonbus import Bounced
 from batonbus.work.cancelling import cancel_work
 from batonbus.work.status import survey
 from batonbus_agents.fleet import make_agent
@@ -133,7 +134,7 @@ async def test_after_a_failure_each_task_says_how_it_ended_and_why(project: Proj
     workshop = await open_workshop(project, {"builder": builder(CHAIN)})
     real = [make_agent(role, workshop) for role in ("scheduler", "builder", "committer")]
     agents = [*real, stub("verifier", fails)]
-    async with TestBus(*agents) as bus, operator(bus) as core, runner(bus) as sender:
+    async with bus_with(*agents) as bus, operator(bus) as core, runner(bus) as sender:
         assert (await (await start_run(sender, workshop)).result()).status == "FAIL"
         found = await statuses(core, workshop)
         assert {it: found[it].status for it in CHAIN} == {
@@ -158,7 +159,7 @@ async def test_between_a_fail_and_the_rebuild_nothing_has_failed(project: Projec
     seen: list[str] = []
     stages = [stub("builder"), stub("verifier", {(TASK, 1): FAIL}), stub("committer")]
     async with (
-        TestBus(make_agent("scheduler", workshop), *stages) as bus,
+        bus_with(make_agent("scheduler", workshop), *stages) as bus,
         operator(bus) as core,
         runner(bus) as sender,
         anyio.create_task_group() as tasks,
