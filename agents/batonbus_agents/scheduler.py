@@ -11,7 +11,6 @@ from batonbus_agents.dispatches import recall_dispatch, stage_dispatch
 from batonbus_agents.routes import ATTEMPTS, STAGES, Role
 from batonbus_agents.schedule import Outcome, Slot, blocked_reason, make_schedule
 from batonbus_agents.stages import fitted
-from batonbus_agents.works.dag import dag_problems
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, Dispatch, TaskResult
 
@@ -44,40 +43,29 @@ class Scheduling:
 
     async def run(self) -> TaskResult:
         """Every task ends as PASS, FAILED or BLOCKED with its reason."""
-        work, plan = self._workshop.read(self._work)
-        reasons = [it.reason for it in dag_problems([(it.id, it.depends_on) for it in plan.tasks])]
-        if not plan.tasks:
-            reasons.append("it has no tasks")
-        if reasons:
-            raise Refuse(f"the plan of {self._work} cannot run: {'; '.join(reasons)}")
         started = now()
-        specs = {task.id: task.spec for task in work.tasks if task.spec}
-        # A task's own file says best which files it changes.
-        planned = [
-            replace(it, files=specs[it.id].files or it.files) if it.id in specs else it
-            for it in plan.tasks
-        ]
-        schedule = make_schedule(planned)
+        tasks = self._workshop.tasks(self._work)
+        schedule = make_schedule([replace(it.planned, files=it.files) for it in tasks.values()])
         self._ended = {task: anyio.Event() for task in schedule}
-        async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as group:
             for task, slot in schedule.items():
-                tasks.start_soon(self._run_task, task, slot)
+                group.start_soon(self._run_task, tasks[task], slot)
         return self._report(started)
 
-    async def _run_task(self, task: str, slot: Slot) -> None:
+    async def _run_task(self, task: Task, slot: Slot) -> None:
         for before in (*slot.needs, *slot.behind):
             await self._ended[before].wait()
         reason = blocked_reason(slot, self._outcomes)
         if reason is not None:
-            outcome = Outcome(task=task, status="BLOCKED", reason=reason)
+            outcome = Outcome(task=task.id, status="BLOCKED", reason=reason)
         else:
             try:
-                outcome = await self._do(self._workshop.task(self._work, task), slot)
+                outcome = await self._do(task, slot)
             except Bounced as error:
-                outcome = Outcome(task=task, status="FAILED", reason=str(error))
-        self._outcomes[task] = outcome
-        self._ctx.log.info("task.ended", task=task, status=outcome.status, reason=outcome.reason)
-        self._ended[task].set()
+                outcome = Outcome(task=task.id, status="FAILED", reason=str(error))
+        self._outcomes[task.id] = outcome
+        self._ctx.log.info("task.ended", task=task.id, status=outcome.status, reason=outcome.reason)
+        self._ended[task.id].set()
 
     async def _do(self, task: Task, slot: Slot) -> Outcome:
         """Build, verify, commit, and after a FAIL build again. Each role counts its attempts, and

@@ -58,20 +58,26 @@ class Workshop(Struct, frozen=True, kw_only=True):
             raise Refuse(f"{work} has no PLAN.md: write one, or ask the planner")
         return reading.value, reading.value.plan
 
-    def task(self, work: str, task: str) -> "Task":
-        """One task with all that its files say. Raises Refuse."""
+    def tasks(self, work: str) -> "dict[str, Task]":
+        """The tasks of a work's plan, each with all that its files say. Raises Refuse."""
         found, plan = self.read(work)
-        planned = next((it for it in plan.tasks if it.id == task), None)
-        if planned is None:
-            known = ", ".join(it.id for it in plan.tasks) or "none"
-            raise Refuse(f"{work} has no {task} (its tasks: {known})")
-        files = found.task(task)
-        return Task(
-            plan=plan,
-            planned=planned,
-            spec=files.spec or TaskSpec(id=task, title=planned.title),
-            names=tuple(files.names.values()),
-        )
+        tasks: dict[str, Task] = {}
+        for planned in plan.tasks:
+            files = found.task(planned.id)
+            tasks[planned.id] = Task(
+                plan=plan,
+                planned=planned,
+                spec=files.spec or TaskSpec(id=planned.id, title=planned.title),
+                names=tuple(files.names.values()),
+            )
+        return tasks
+
+    def task(self, work: str, task: str) -> "Task":
+        """One of them. Raises Refuse."""
+        tasks = self.tasks(work)
+        if task not in tasks:
+            raise Refuse(f"{work} has no {task} (its tasks: {', '.join(tasks)})")
+        return tasks[task]
 
     def lay_out(self, task: "Task", folder: Path) -> None:
         """Write a task's documents into a folder, at the paths by which a dispatch refers to them:

@@ -3,7 +3,6 @@
 import pytest
 from git_project import TASK, WORK, Project
 from work_bench import (
-    DIAMOND,
     Job,
     Player,
     builder,
@@ -97,31 +96,29 @@ async def test_exceptions_count_into_the_same_three_in_a_line(project: Project) 
 async def test_builders_beside_each_other_in_one_repository_do_not_disturb_each_other(
     project: Project,
 ) -> None:
-    jobs = {f"TASK-{it:02d}": Job((f"{it}.txt",)) for it in range(1, 7)}
-    write_work(project, {**jobs, "TASK-07": Job(("last.txt",), tuple(jobs))})
-    every = {**jobs, "TASK-07": Job(("last.txt",))}
-    workshop = await open_workshop(project, {"builder": builder(every)})
+    jobs = {f"TASK-{it:02d}": Job((f"{it}.txt",)) for it in range(1, 5)}
+    write_work(project, jobs)
+    workshop = await open_workshop(project, {"builder": builder(jobs)})
     agents = [make_agent(it, workshop) for it in ("scheduler", "verifier", "committer")]
-    async with bus_with(*agents, *(make_agent("builder", workshop) for _ in range(4))) as bus:
+    async with bus_with(*agents, *(make_agent("builder", workshop) for _ in jobs)) as bus:
         result = await run(bus, workshop)
     assert result.status == "PASS", result
-    assert sorted(project.log()[1:]) == sorted(f"{task}: Do {task}" for task in every)
-    assert project.log()[-1] == "TASK-07: Do TASK-07"
-    for commit, subject in zip(
-        project.git("rev-list", "--reverse", "HEAD~7..HEAD").split(), project.log()[1:], strict=True
-    ):
-        assert project.changed(commit) == list(every[subject[:7]].files)
+    assert sorted(project.log()[1:]) == [f"{task}: Do {task}" for task in jobs]
+    commits = project.git("rev-list", "--reverse", "HEAD~4..HEAD").split()
+    for commit, subject in zip(commits, project.log()[1:], strict=True):
+        assert project.changed(commit) == list(jobs[subject[:7]].files)
 
 
 @pytest.mark.parametrize("language", ["ko", "ja"])
 async def test_a_plan_in_another_language_runs_as_any(project: Project, language: str) -> None:
-    write_work(project, DIAMOND, language=language, title="한글 言語")
-    workshop = await open_workshop(project, {"builder": builder(DIAMOND)})
+    jobs = {**ONE, "TASK-02": Job(("other.txt",), (TASK,))}
+    write_work(project, jobs, language=language, title="한글 言語")
+    workshop = await open_workshop(project, {"builder": builder(jobs)})
     async with fleet(workshop) as bus:
         assert (await run(bus, workshop)).status == "PASS"
-    text = (project.path / "works" / WORK / "TASK-04_result.md").read_text()
+    text = (project.path / "works" / WORK / "TASK-02_result.md").read_text()
     assert {"ko": "## 컨텍스트 핸드오프", "ja": "## コンテキスト引き継ぎ"}[language] in text
-    assert workshop.read(WORK)[0].task("TASK-04").result is not None
+    assert workshop.read(WORK)[0].task("TASK-02").result is not None
 
 
 async def test_works_files_that_are_committed_stay_as_they_are_in_every_commit(

@@ -78,14 +78,7 @@ async def test_a_chain_is_committed_in_order_and_its_windows_are_the_golden_disp
         ("TASK-01", "SUMMARY"),
     ]
     assert window(find(found, "builder", "TASK-01")) == []
-
-
-async def test_what_stands_in_a_window_is_what_the_builder_said(project: Project) -> None:
-    write_work(project, CHAIN)
-    workshop = await open_workshop(project, {"builder": builder(CHAIN)})
-    async with fleet(workshop) as bus:
-        await run(bus, workshop)
-        found = await deliveries(bus)
+    # What stands in them is what the builders said.
     verifier, summary = find(found, "committer", "TASK-01").window
     assert summary.what == "Wrote one.txt in attempt 1."
     assert summary.why is summary.caution is summary.incomplete is None
@@ -230,6 +223,19 @@ async def test_tasks_that_name_the_same_file_only_in_their_own_files_are_kept_ap
     write_work(project, {f"TASK-0{it}": Job(("same.txt",)) for it in (1, 2)})
     plan = project.path / "works" / WORK / "PLAN.md"
     plan.write_text(re.sub(r"^- \*\*Files\*\*.*$", "", plan.read_text(), flags=re.MULTILINE))
+    meeting = Meeting(1)
+    workshop = await open_workshop(project)
+    result, _ = await schedule(workshop, meeting.agent(), stub("verifier"), stub("committer"))
+    assert result.status == "PASS"
+    assert meeting.most == 1
+
+
+async def test_files_that_only_the_tasks_own_files_declare_keep_tasks_apart_too(
+    project: Project,
+) -> None:
+    folder = write_work(project, {f"TASK-0{it}": Job(("same.txt",)) for it in (1, 2)})
+    plan = folder.path / "PLAN.md"
+    plan.write_text(plan.read_text().replace("  - `same.txt` — CREATE\n", ""))
     meeting = Meeting(1)
     workshop = await open_workshop(project)
     result, _ = await schedule(workshop, meeting.agent(), stub("verifier"), stub("committer"))
