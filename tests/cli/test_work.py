@@ -310,7 +310,49 @@ def test_a_request_becomes_commits(shell: Any, repository: Path) -> None:
     )
 
 
+@pytest.mark.faults
+def test_a_run_that_is_killed_is_gone_on_with_where_it_was(shell: Any, repository: Path) -> None:
+    write_plan(repository)
+    slow = GERMAN.replace("what =", "delay = 1.5\nwhat =")
+    run = ("work", "run", "works/WORK-01", "--runtime", script(repository, ENGLISH, slow))
+    with shell.running(*run, folder=repository) as running:
+        running.hear("TASK-01  committer-1 settled")
+        running.hear("accepts")  # TASK-02's builder
+        assert running.end(signal.SIGKILL) == -signal.SIGKILL
+    assert commits(repository) == ["first", "TASK-01: English"]
+    assert (repository / ".batonbus" / "address").exists()
+    answer = shell.call(*run, folder=repository)
+    assert answer.returncode == 0, answer.stderr
+    assert "WORK-01: run 1 goes on" in answer.stdout
+    assert "TASK-01  builder" not in answer.stdout
+    assert commits(repository) == ["first", "TASK-01: English", "TASK-02: German"]
+    assert git(repository, "status", "--porcelain") == "?? works/"
+
+
+@pytest.mark.faults
+def test_a_request_that_is_killed_is_gone_on_with_by_a_run(shell: Any, repository: Path) -> None:
+    (repository / ".batonbus" / "thinking.py").write_text(THINKING)
+    thinks = (
+        *("--runtime", "specifier=function:thinking:specify"),
+        *("--runtime", "builder=function:thinking:build"),
+    )
+    path = str(repository / ".batonbus")
+    request = ("work", "request", "Greet the world.", *thinks)
+    with shell.running(*request, folder=repository, PYTHONPATH=path, THINK="2") as running:
+        running.hear("specifier-1 accepts")
+        running.end(signal.SIGKILL)
+    assert list((repository / "works" / "WORK-01").iterdir()) == []
+    answer = shell.call("work", "run", "works/WORK-01", *thinks, folder=repository, PYTHONPATH=path)
+    assert answer.returncode == 0, answer.stderr
+    assert "WORK-01: run 1 goes on" in answer.stdout
+    assert commits(repository) == ["first", "TASK-01: Greet"]
+
+
 THINKING = '''
+import os
+
+import anyio
+
 from batonbus_schemas import TaskResult
 
 REQUIREMENT = """# Requirement — WORK-01
@@ -335,6 +377,7 @@ PLAN = """# WORK-01: Greet
 """
 
 async def specify(assignment):
+    await anyio.sleep(float(os.environ.get("THINK", "0")))
     (assignment.cwd / "Requirement.md").write_text(REQUIREMENT)
     (assignment.cwd / "PLAN.md").write_text(PLAN)
     (assignment.cwd / "TASK-01.md").write_text("# TASK-01: Greet\\n")
