@@ -108,6 +108,7 @@ class Git:
                 time_limit=TIME_LIMIT,
                 variables=_USERS_CONFIGURATION,
                 extra={**_VARIABLES, **(self.variables or {})},
+                bound=False,  # killed halfway, it would leave its own locks for ever
             )
         except ProgramError as error:
             raise GitError(arguments[0], self.folder, str(error)) from error

@@ -66,11 +66,13 @@ async def run_program(
     variables: Sequence[str] = (),
     extra: Mapping[str, str] | None = None,
     merged: bool = False,
+    bound: bool = True,
 ) -> Ended:
     """Run a program with `text` on its stdin, at most `time_limit` seconds long.
 
     `variables` names further variables of ours that it may see, `extra` adds new ones; `merged`
-    puts stderr into stdout, in order. Raises ProgramError.
+    puts stderr into stdout, in order. One that is not `bound` ends its work though we are killed.
+    Raises ProgramError.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -81,7 +83,7 @@ async def run_program(
             cwd=cwd,
             env={**scrub(os.environ, variables), **(extra or {})},
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_parent if bound else None,
         )
     except OSError as error:
         raise ProgramError(f"{command[0]} cannot be started: {error.strerror}") from error
