@@ -46,7 +46,8 @@ class Committing:
     async def commit(self, body: Dispatch) -> TaskResult:
         """Gate, commit, result file, lists, callback, in this order."""
         progress = self._folder.progress(self._task.id).value
-        done = (await self._workshop.repository.commits_of(self._work)).get(self._task.id)
+        committed = await self._workshop.repository.commits_of(self._work)
+        done = committed.get(self._task.id)
         # What is committed has passed the gate: whoever deletes its progress file gets it no worse.
         reason = None if done else gate(progress)
         snapshot = await self._snapshot(done)
@@ -63,7 +64,8 @@ class Committing:
         contexts = self._contexts(commit)
         result = self._result(commit, snapshot, contexts)
         self._write(result, contexts, progress)
-        await self._close_work()
+        if {self._task.id, *committed} >= {it.id for it in self._task.plan.tasks}:
+            await self._close_work()
         if not _is_recalled(body, self._task.id):
             await self._tell(result)
         return result
@@ -139,9 +141,6 @@ class Committing:
     async def _close_work(self) -> None:
         """DONE when the last task is committed; its work trees are not needed any more."""
         repository, works = self._workshop.repository, self._workshop.works
-        committed = await repository.commits_of(self._work)
-        if not all(it.id in committed for it in self._task.plan.tasks):
-            return
         row = works.read_list().value.find(self._work)
         try:
             if row is not None and row.status == "IN_PROGRESS":

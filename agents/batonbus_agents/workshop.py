@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from batonbus import Refuse
 from batonbus_agents.references import lay_out_references
+from batonbus_agents.git import state_folder
 from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
@@ -107,7 +108,7 @@ class Workshop(Struct, frozen=True, kw_only=True):
             return None
 
     def _context_file(self, work: str, task: str) -> Path:
-        return self.repository.path / ".batonbus" / "contexts" / work / f"{task}.json"
+        return state_folder(self.repository.path) / "contexts" / work / f"{task}.json"
 
 
 class Task(Struct, frozen=True, kw_only=True):
