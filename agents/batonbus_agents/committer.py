@@ -46,8 +46,7 @@ class Committing:
     async def commit(self, body: Dispatch) -> TaskResult:
         """Gate, commit, result file, lists, callback, in this order."""
         progress = self._folder.progress(self._task.id).value
-        committed = await self._workshop.repository.commits_of(self._work)
-        done = committed.get(self._task.id)
+        done = (await self._workshop.repository.commits_of(self._work)).get(self._task.id)
         # What is committed has passed the gate: whoever deletes its progress file gets it no worse.
         reason = None if done else gate(progress)
         snapshot = await self._snapshot(done)
@@ -64,7 +63,9 @@ class Committing:
         contexts = self._contexts(commit)
         result = self._result(commit, snapshot, contexts)
         self._write(result, contexts, progress)
-        if {self._task.id, *committed} >= {it.id for it in self._task.plan.tasks}:
+        # Read after the commit: of two committers at once, the later one sees both commits.
+        committed = await self._workshop.repository.commits_of(self._work)
+        if all(it.id in committed for it in self._task.plan.tasks):
             await self._close_work()
         if not _is_recalled(body, self._task.id):
             await self._tell(result)

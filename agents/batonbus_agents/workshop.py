@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from batonbus import Refuse
-from batonbus_agents.references import lay_out_references
 from batonbus_agents.git import state_folder
+from batonbus_agents.references import lay_out_references
 from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
