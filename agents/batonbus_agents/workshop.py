@@ -37,7 +37,7 @@ class Workshop(Struct, frozen=True, kw_only=True):
 
     def references(self, body: Dispatch) -> str:
         """What a runtime is told of a dispatch's reference files, which lie ready for it."""
-        return lay_out_references(body, self.repository.path / ".batonbus" / "references")
+        return lay_out_references(body, state_folder(self.repository.path) / "references")
 
     @property
     def works(self) -> WorksRoot:
