@@ -327,6 +327,7 @@ async def _finish(output: Output, work: Callable[[], Awaitable[TaskResult]]) -> 
         output.fail(bounced)
         return FAILED
     if not ended:
+        output.fail(["interrupted: run the work again, and it goes on where it was"])
         return INTERRUPTED
     for check in ended[0].verification:
         output.show(f"{check.name}  {check.status:<4}  {one_line(check.output)}")
