@@ -5,13 +5,14 @@ Everything that decides about a step stands in this file: the table `MAY_FOLLOW`
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 from uuid import UUID, uuid5
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from batonbus.rules.errors import BatonbusError
+from batonbus_schemas.tokens import Token
 
 Kind = Literal[
     "sent",
@@ -68,13 +69,29 @@ BUS_WRITES: Mapping[Kind, frozenset[str]] = {
 """Events that only the bus's own actors write."""
 
 
-class Event(Struct, frozen=True, kw_only=True):
-    """One stored step of a handoff, as its subject and headers tell it.
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Marks(Struct, frozen=True, kw_only=True):
+    """What an event says beside its subject and its payload; `accepted` is the accepted event that
+    it acts under."""
+
+    accepted: Number | None = None
+    attempt: Number | None = None
+    lease: Number | None = None
+    waiter: Token | None = None
+    addressee: Token | None = None
+    reason: str = ""
+    child_to: Token | None = None
+    interrupted: bool = False
+
+
+class Event(Marks, frozen=True, kw_only=True):
+    """One stored step of a handoff, as its subject and header tell it.
 
     `kind` is "unknown" for a message among a chain's subjects that is no event: it is void, but it
     moves the tail. `tail` is the sequence of the chain's tail that the writer saw (0: it saw none);
-    `accepted` is the accepted event that it acts under; `at` is the server's time of storing, in
-    Unix seconds.
+    `at` is the server's time of storing, in Unix seconds.
     """
 
     sequence: int
@@ -84,14 +101,6 @@ class Event(Struct, frozen=True, kw_only=True):
     at: float = 0.0
     to: str = "_"
     work: str = ""
-    accepted: int | None = None
-    attempt: int | None = None
-    lease: int | None = None
-    waiter: str | None = None
-    addressee: str | None = None
-    reason: str = ""
-    child_to: str | None = None
-    interrupted: bool = False
 
 
 class Chain(Struct, frozen=True, kw_only=True):

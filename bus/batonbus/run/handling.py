@@ -21,7 +21,7 @@ from batonbus.run.client import Client
 from batonbus.run.context import Context
 from batonbus.run.telemetry import span
 from batonbus.wire.feed import Received
-from batonbus.wire.ledger import Draft, Stored, to_stored
+from batonbus.wire.ledger import Draft, Stored, read_received
 from batonbus.wire.publisher import LostRaceError
 from batonbus_schemas import (
     Delivery,
@@ -76,9 +76,7 @@ class Handling:
     async def accept(self, received: Received) -> Lease | None:
         """Write `accepted` and return the lease, or leave the handoff: acked where nothing is left
         to do, handed back where somebody else may own it or be able to do it."""
-        stored = to_stored(
-            received.subject, received.sequence, received.at, received.headers, received.data
-        )
+        stored = read_received(received)
         if stored is None or stored.event.actor != WINDOW_MANAGER:
             log.warning("security.foreign_delivery", subject=received.subject)
             await received.ack()

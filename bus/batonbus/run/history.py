@@ -9,7 +9,7 @@ from msgspec import Struct
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, child_id, fold, objection
 from batonbus.run.core import Core
-from batonbus.wire.ledger import Ledger, Stored, to_stored
+from batonbus.wire.ledger import Ledger, Stored, read_received
 from batonbus.wire.reader import read_from, read_to_head
 from batonbus_schemas import (
     Delivery,
@@ -118,9 +118,7 @@ async def follow(core: Core, hear: Callable[[Stored], None], *, everything: bool
         log.info("follow.started", start=start)
         while True:
             received = await feed.receive()
-            stored = to_stored(
-                received.subject, received.sequence, received.at, received.headers, received.data
-            )
+            stored = read_received(received)
             if stored is not None:
                 hear(stored)
             await feed.release()

@@ -19,7 +19,7 @@ from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
 from batonbus.wire.feed import Feed
-from batonbus.wire.ledger import Draft, Stored, to_stored
+from batonbus.wire.ledger import Draft, Stored, read_received
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.reader import read_from
 from batonbus.wire.subjects import NOBODY, Subject
@@ -64,9 +64,7 @@ class ReceiptKeeper:
             self._caught_up.set()
         while True:
             received = await feed.receive()
-            stored = to_stored(
-                received.subject, received.sequence, received.at, received.headers, b""
-            )
+            stored = read_received(received)
             if stored is not None:
                 before = self._open.get(stored.subject.handoff_id)
                 chain = fold(before or Chain(id=stored.subject.handoff_id), [stored.event])

@@ -21,7 +21,7 @@ from batonbus.run.core import Core
 from batonbus.run.records import Records
 from batonbus.run.telemetry import span
 from batonbus.wire.feed import Feed, Received, open_feed
-from batonbus.wire.ledger import Draft, to_stored
+from batonbus.wire.ledger import Draft, read_received
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.subjects import Subject
 from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER
@@ -78,9 +78,7 @@ class WindowManager:
         await feed.release()
 
     async def _on_event(self, received: Received) -> None:
-        stored = to_stored(
-            received.subject, received.sequence, received.at, received.headers, received.data
-        )
+        stored = read_received(received)
         if stored is None:
             log.warning("event.foreign", subject=received.subject)
             return

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated
 from uuid import UUID
 
 import anyio
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from nats.aio.msg import Msg
 
 from batonbus.logs import log
-from batonbus.rules.chain import Chain, Event, fold
+from batonbus.rules.chain import Chain, Event, Marks, Number, fold
 from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.feed import Received
 from batonbus.wire.nats_client import parse_headers
 from batonbus.wire.publisher import LostRaceError, Publisher
 from batonbus.wire.subjects import Subject, chain_filter, check_token, stream_name
-from batonbus_schemas.tokens import Token
 
 NO_MESSAGE = 10037
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -31,36 +30,17 @@ REASON_LIMIT = 200
 """Characters of a reason that the header repeats; the payload has the whole."""
 
 
-Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-
-class Marks(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The header of an event, as JSON. Fields as in `rules.chain.Event`."""
+class Header(Marks, frozen=True, kw_only=True, omit_defaults=True):
+    """The header of an event, as JSON."""
 
     tail: Number
-    accepted: Number | None = None
-    attempt: Number | None = None
-    lease: Number | None = None
-    waiter: Token | None = None
-    addressee: Token | None = None
-    reason: str = ""
-    child_to: Token | None = None
-    interrupted: bool = False
 
 
-class Draft(Struct, frozen=True, kw_only=True):
-    """An event before it is stored. Fields as in `rules.chain.Event`."""
+class Draft(Marks, frozen=True, kw_only=True):
+    """An event before it is stored."""
 
     subject: Subject
     payload: bytes
-    accepted: int | None = None
-    attempt: int | None = None
-    lease: int | None = None
-    waiter: str | None = None
-    addressee: str | None = None
-    reason: str = ""
-    child_to: str | None = None
-    interrupted: bool = False
     trace: Mapping[str, str] = {}
 
 
@@ -93,8 +73,8 @@ class _StreamInfo(Struct):
     state: _StreamState
 
 
-NO_MARKS = Marks(tail=-1)
-_decode_marks = msgspec.json.Decoder(Marks).decode
+NO_HEADER = Header(tail=-1)
+_decode_header = msgspec.json.Decoder(Header).decode
 _decode_raw = msgspec.json.Decoder(_RawAnswer).decode
 
 
@@ -220,7 +200,7 @@ def to_stored(
     parsed = Subject.parse(subject)
     if parsed is None:
         return None
-    marks = _read_marks(headers.get(MARKS))
+    header = _read_header(headers.get(MARKS))
     event = Event(
         sequence=sequence,
         kind=parsed.kind,
@@ -228,23 +208,30 @@ def to_stored(
         to=parsed.to,
         work=parsed.work,
         at=at,
-        tail=marks.tail,
-        accepted=marks.accepted,
-        attempt=marks.attempt,
-        lease=marks.lease,
-        waiter=marks.waiter,
-        addressee=marks.addressee,
-        reason=marks.reason,
-        child_to=marks.child_to,
-        interrupted=marks.interrupted,
+        tail=header.tail,
+        accepted=header.accepted,
+        attempt=header.attempt,
+        lease=header.lease,
+        waiter=header.waiter,
+        addressee=header.addressee,
+        reason=header.reason,
+        child_to=header.child_to,
+        interrupted=header.interrupted,
     )
     return Stored(event=event, subject=parsed, payload=payload, headers=headers)
+
+
+def read_received(received: Received) -> Stored | None:
+    """A message of a feed as an event, or None where its subject is none of a chain."""
+    return to_stored(
+        received.subject, received.sequence, received.at, received.headers, received.data
+    )
 
 
 def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
     for name in filter(None, (draft.waiter, draft.addressee, draft.child_to)):
         check_token("addressee", name)  # else its readers would find the event void
-    marks = Marks(
+    header = Header(
         tail=tail,
         accepted=draft.accepted,
         attempt=draft.attempt,
@@ -257,15 +244,15 @@ def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
     )
     return {
         **draft.trace,
-        MARKS: msgspec.json.encode(marks).decode(),
+        MARKS: msgspec.json.encode(header).decode(),
         _EXPECTED: str(tail),
         _EXPECTED_FILTER: filter_,
     }
 
 
-def _read_marks(text: str | None) -> Marks:
-    """The marks of an event; one without valid ones folds as void."""
+def _read_header(text: str | None) -> Header:
+    """The header of an event; one without a valid one folds as void."""
     try:
-        return _decode_marks(text) if text else NO_MARKS
+        return _decode_header(text) if text else NO_HEADER
     except (msgspec.MsgspecError, RecursionError):
-        return NO_MARKS
+        return NO_HEADER

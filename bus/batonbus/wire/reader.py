@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from batonbus.wire.connection import Connection
 from batonbus.wire.feed import Feed, open_feed
-from batonbus.wire.ledger import Ledger, Stored, to_stored
+from batonbus.wire.ledger import Ledger, Stored, read_received
 from batonbus.wire.subjects import stream_name
 
 BATCH = 1000
@@ -57,9 +57,7 @@ async def read_to_head(
     async with read_from(ledger.connection, ledger.fleet, start, headers_only=headers_only) as feed:
         while True:
             received = await feed.receive()
-            stored = to_stored(
-                received.subject, received.sequence, received.at, received.headers, received.data
-            )
+            stored = read_received(received)
             if stored is not None:
                 hear(stored)
             if received.pending == 0:
