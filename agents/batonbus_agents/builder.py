@@ -9,27 +9,23 @@ from batonbus_agents.git import tree_changes
 from batonbus_agents.projection import begin_progress, make_progress
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import PROTOCOL, Assignment
-from batonbus_agents.stages import hand_on, signed, task_of
+from batonbus_agents.stages import signed, stage_agent
 from batonbus_agents.verifier import summarize
 from batonbus_agents.works.progress import Progress
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Snapshot, Worktree
-from batonbus_schemas import Dispatch, TaskResult, Then
+from batonbus_schemas import Dispatch, TaskResult
 
 ROLE: Role = "builder"
 
 
 def make_builder(workshop: Workshop, *, id: str | None = None, slots: int = 1) -> Agent:
     """The builder's agent. Raises Refuse at its first task where it has no runtime."""
-    agent = Agent(ROLE, id=id, slots=slots)
 
-    @agent.handles
-    async def build(body: Dispatch, ctx: Context) -> TaskResult | Then:
-        task = task_of(workshop, ctx)
-        result = await Building(workshop, task, ctx).build(body)
-        return hand_on(result, task, ROLE, body, ctx.attempt)
+    async def build(task: Task, body: Dispatch, ctx: Context) -> TaskResult:
+        return await Building(workshop, task, ctx).build(body)
 
-    return agent
+    return stage_agent(workshop, ROLE, build, id=id, slots=slots)
 
 
 class Building:

@@ -6,29 +6,25 @@ from batonbus_agents.commit import CommitRefusedError, LocalEditsError
 from batonbus_agents.git import RepositoryError, tree_changes
 from batonbus_agents.projection import make_result
 from batonbus_agents.routes import Role
-from batonbus_agents.stages import hand_on, signed, task_of
+from batonbus_agents.stages import signed, stage_agent
 from batonbus_agents.works.execution_log import LogEntry
 from batonbus_agents.works.handoff import StageContext, task_context
 from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.works.progress import Progress, gate
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Snapshot, file_changes
-from batonbus_schemas import ContextHandoff, DetailLevel, Dispatch, TaskResult, Then, WindowEntry
+from batonbus_schemas import ContextHandoff, DetailLevel, Dispatch, TaskResult, WindowEntry
 
 ROLE: Role = "committer"
 
 
 def make_committer(workshop: Workshop, *, id: str | None = None) -> Agent:
     """The committer's agent. It has one slot: it is the one writer of the branch."""
-    agent = Agent(ROLE, id=id)
 
-    @agent.handles
-    async def commit(body: Dispatch, ctx: Context) -> TaskResult | Then:
-        task = task_of(workshop, ctx)
-        result = await Committing(workshop, task, ctx).commit(body)
-        return hand_on(result, task, ROLE, body, ctx.attempt)
+    async def commit(task: Task, body: Dispatch, ctx: Context) -> TaskResult:
+        return await Committing(workshop, task, ctx).commit(body)
 
-    return agent
+    return stage_agent(workshop, ROLE, commit, id=id)
 
 
 class Committing:
@@ -63,9 +59,8 @@ class Committing:
         contexts = self._contexts(commit)
         result = self._result(commit, snapshot, contexts)
         self._write(result, contexts, progress)
-        # Read after the commit: of two committers at once, the later one sees both commits.
-        committed = await self._workshop.repository.commits_of(self._work)
-        if all(it.id in committed for it in self._task.plan.tasks):
+        # Asked after the commit: of two committers at once, the later one sees both commits.
+        if await self._workshop.is_committed(self._work, self._task.plan):
             await self._close_work()
         if not _is_recalled(body, self._task.id):
             await self._tell(result)

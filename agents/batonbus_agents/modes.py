@@ -1,8 +1,4 @@
-"""Which execution mode a work needs: the rules of the specifier and of the planner, as data."""
-
-from collections.abc import Sequence
-
-from msgspec import Struct
+"""Which execution mode a work needs: the rules of the specifier and of the planner."""
 
 from batonbus_agents.routes import Mode
 from batonbus_agents.works.plan import Plan
@@ -18,26 +14,6 @@ BIG_FILES = 3
 """Files that one task may declare and be simple; with more it is verified by somebody else."""
 
 
-class Shape(Struct, frozen=True):
-    """What the choice of a plan's mode looks at."""
-
-    several: bool
-    dependent: bool
-    big: bool
-
-
-MODES: Sequence[tuple[Shape, Mode]] = tuple(
-    (
-        Shape(several, dependent, big),
-        "full" if several or dependent else "pipeline" if big else "direct",
-    )
-    for several in (False, True)
-    for dependent in (False, True)
-    for big in (False, True)
-)
-"""One simple task direct, one big task pipeline, several or dependent ones full."""
-
-
 def needs_planner(requirement: Requirement) -> bool:
     """Whether a requirement is more than the specifier may do without a planner: three functional
     ones, any non-functional one, or a complex criterion."""
@@ -49,13 +25,11 @@ def needs_planner(requirement: Requirement) -> bool:
 
 
 def choose_mode(plan: Plan) -> Mode:
-    """The mode that a plan's tasks ask for."""
-    shape = Shape(
-        several=len(plan.tasks) > 1,
-        dependent=any(task.depends_on for task in plan.tasks),
-        big=any(len(task.files) > BIG_FILES for task in plan.tasks),
-    )
-    return dict(MODES)[shape]
+    """The mode that a plan's tasks ask for: one simple task direct, one big task pipeline, several
+    or dependent ones full."""
+    if len(plan.tasks) > 1 or any(task.depends_on for task in plan.tasks):
+        return "full"
+    return "pipeline" if any(len(task.files) > BIG_FILES for task in plan.tasks) else "direct"
 
 
 def mode_problem(plan: Plan) -> str | None:

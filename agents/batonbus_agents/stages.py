@@ -1,14 +1,14 @@
-"""What the three stages of a task share: reading it, signing its result, and handing that on."""
+"""What the three stages of a task share: their agent, signing a result, and handing it on."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from itertools import accumulate
 
 import msgspec
 from msgspec.structs import replace
 
-from batonbus import Context, Refuse
+from batonbus import Agent, Context, Refuse
 from batonbus_agents.checks import OUTPUT_BUDGET
 from batonbus_agents.dispatches import stage_dispatch
 from batonbus_agents.excerpt import shortened
@@ -31,11 +31,30 @@ UNSAID = "It was not said what was done."
 """In the place of a `what` such as `None`: to those who read a result file, that is no context."""
 
 
-def task_of(workshop: Workshop, ctx: Context) -> Task:
-    """The task that a handoff is about. Raises Refuse where it names none, or an unknown one."""
-    if ctx.envelope.task is None:
-        raise Refuse("a stage needs a task: send it with task=TASK-NN")
-    return workshop.task(ctx.envelope.work, ctx.envelope.task)
+Do = Callable[[Task, Dispatch, Context], Awaitable[TaskResult]]
+"""The work of a stage on one task."""
+
+
+def stage_agent(
+    workshop: Workshop, role: Role, do: Do, *, id: str | None = None, slots: int = 1
+) -> Agent:
+    """The agent of a stage. Its result goes to whoever is next: the waiter in full mode, the next
+    stage in the others. It refuses what names no task, or an unknown one."""
+    agent = Agent(role, id=id, slots=slots)
+
+    @agent.handles
+    async def handle(body: Dispatch, ctx: Context) -> TaskResult | Then:
+        if ctx.envelope.task is None:
+            raise Refuse("a stage needs a task: send it with task=TASK-NN")
+        task = workshop.task(ctx.envelope.work, ctx.envelope.task)
+        result = await do(task, body, ctx)
+        following = route(body.execution_mode, role, result.status, ctx.attempt)
+        if following.to == "reply":
+            return result
+        dispatch = stage_dispatch(task, following.to)
+        return result.then(following.to, dispatch, attempt=following.attempt)
+
+    return agent
 
 
 def signed(result: TaskResult, task: Task, role: Role, started: datetime) -> TaskResult:
@@ -81,13 +100,3 @@ def _fitted_checks(checks: Sequence[Check]) -> tuple[Check, ...]:
 def _fitted_files(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     sizes = accumulate(len(msgspec.json.encode(it)) for it in changes)
     return tuple(changes[: bisect_right(list(sizes), FILES_LIMIT)])
-
-
-def hand_on(
-    result: TaskResult, task: Task, role: Role, body: Dispatch, attempt: int
-) -> TaskResult | Then:
-    """The result, to whoever is next: the waiter in full mode, the next stage in the others."""
-    following = route(body.execution_mode, role, result.status, attempt)
-    if following.to == "reply":
-        return result
-    return result.then(following.to, stage_dispatch(task, following.to), attempt=following.attempt)

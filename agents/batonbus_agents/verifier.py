@@ -6,21 +6,18 @@ from batonbus import Agent, Context
 from batonbus_agents.checks import run_checks, verdict
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import PROTOCOL, Assignment
-from batonbus_agents.stages import hand_on, signed, task_of
+from batonbus_agents.stages import signed, stage_agent
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Worktree
-from batonbus_schemas import Check, Dispatch, TaskResult, Then
+from batonbus_schemas import Check, Dispatch, TaskResult
 
 ROLE: Role = "verifier"
 
 
 def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) -> Agent:
     """The verifier's agent. A runtime may judge besides; it cannot turn a failed check around."""
-    agent = Agent(ROLE, id=id, slots=slots)
 
-    @agent.handles
-    async def verify(body: Dispatch, ctx: Context) -> TaskResult | Then:
-        task = task_of(workshop, ctx)
+    async def verify(task: Task, body: Dispatch, ctx: Context) -> TaskResult:
         started, work = now(), ctx.envelope.work
         worktree = await workshop.repository.worktree(work, task.id)
         await worktree.restore_latest()
@@ -28,10 +25,9 @@ def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) 
         checks = await run_checks(task, worktree.path, progress)
         text = f"{ctx.text}\n{workshop.references(body)}{_report(checks)}\n{PROTOCOL}"
         judged = await _judge(workshop, task, ctx, checks, worktree, text)
-        result = signed(replace(judged, verification=checks), task, ROLE, started)
-        return hand_on(result, task, ROLE, body, ctx.attempt)
+        return signed(replace(judged, verification=checks), task, ROLE, started)
 
-    return agent
+    return stage_agent(workshop, ROLE, verify, id=id, slots=slots)
 
 
 async def _judge(

@@ -80,6 +80,11 @@ class Workshop(Struct, frozen=True, kw_only=True):
             raise Refuse(f"{work} has no {task} (its tasks: {', '.join(tasks)})")
         return tasks[task]
 
+    async def is_committed(self, work: str, plan: Plan) -> bool:
+        """Whether every task of a work's plan has its commit."""
+        committed = await self.repository.commits_of(work)
+        return all(task.id in committed for task in plan.tasks)
+
     def lay_out(self, task: "Task", folder: Path) -> None:
         """Write a task's documents into a folder, at the paths by which a dispatch refers to them:
         in a work tree they are not there, or as old as its commit."""

@@ -76,13 +76,13 @@ def make_history(
     return History(
         chain=chain,
         steps=tuple(steps),
-        envelope=handed_on if sent is None else _read_sent(sent),
+        envelope=handed_on if sent is None else read_sent(sent),
         delivery=_read(delivered, Delivery),
         settlement=_read(settled, Settlement),
     )
 
 
-def _read_sent(sent: Stored) -> Envelope | None:
+def read_sent(sent: Stored) -> Envelope | None:
     """None for what was refused because it cannot be read."""
     try:
         return read_handoff(sent.payload, sender=sent.event.actor, to=sent.event.to)

@@ -23,6 +23,7 @@ from batonbus.run.asking import (
 )
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
+from batonbus.run.history import read_sent
 from batonbus.wire.ledger import Stored
 from batonbus.wire.service import serve
 from batonbus.wire.topology import ensure_addressee
@@ -33,7 +34,6 @@ from batonbus_schemas import (
     Receipt,
     Settlement,
     decode,
-    read_handoff,
 )
 from batonbus_schemas.receipts import State
 
@@ -74,20 +74,19 @@ class KeeperService:
         question = msgspec.json.decode(data, type=ChainQuestion)
         events = await self._core.ledger.read_chain(question.handoff_id)
         agents = await self._agents()
-        chain = Chain(id=question.handoff_id)
-        for stored in events:
-            chain = fold(chain, [stored.event])
+        chain = fold(Chain(id=question.handoff_id), [it.event for it in events])
         # What a stranger wrote there makes nobody a part of it, and says nothing of it.
         events = [it for it in events if it.event.sequence not in chain.void]
         if events and not _is_part(actor, events, agents or []):
             root = question.root or chain.id
             if not (is_in_line(root, chain.id) and await self._took_over(actor, root)):
                 raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
+        settlement = _settlement(chain, events)
         answer = ChainAnswer(
             chain=chain,
             owner_alive=self._owner_alive(chain, agents),
-            receipt=_last_receipt(chain, events),
-            settlement=_settlement(chain, events),
+            receipt=_last_receipt(chain, events, settlement),
+            settlement=settlement,
             envelope=_envelope(events),
         )
         return msgspec.json.encode(answer)
@@ -127,12 +126,14 @@ def _is_part(actor: str, events: list[Stored], agents: list[Presence]) -> bool:
     return any(names & {it.event.actor, it.event.to, it.event.waiter} for it in events)
 
 
-def _last_receipt(chain: Chain, events: list[Stored]) -> Receipt | None:
+def _last_receipt(
+    chain: Chain, events: list[Stored], settlement: Settlement | None
+) -> Receipt | None:
     """The newest answer. Where its payload cannot be read, what its header says; a result that
     cannot be read ends the line without one."""
     for stored in reversed(events):
         kind = stored.event.kind
-        if kind == "settled" and _settlement(chain, events) is None:
+        if kind == "settled" and settlement is None:
             reason = "it is settled, but its result cannot be read"
             return Receipt(handoff_id=chain.id, state="dead", by=stored.event.actor, reason=reason)
         if kind in RECEIPTS:
@@ -164,10 +165,4 @@ def _settlement(chain: Chain, events: list[Stored]) -> Settlement | None:
 
 def _envelope(events: list[Stored]) -> Envelope | None:
     first = events[0] if events else None
-    if first is None or first.event.kind != "sent":
-        return None
-    try:
-        return read_handoff(first.payload, sender=first.event.actor, to=first.event.to)
-    except InvalidMessageError:
-        # It is refused for that; how it ended can be asked for all the same.
-        return None
+    return read_sent(first) if first and first.event.kind == "sent" else None

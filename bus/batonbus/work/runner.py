@@ -178,10 +178,8 @@ async def find_run(core: Core, work: str, *, complete: bool) -> Run:
 
 
 async def _is_complete(workshop: Workshop, work: str) -> bool:
-    """Whether every task of the plan is committed."""
     plan = workshop.folder(work).read().value.plan
-    committed = await workshop.repository.commits_of(work)
-    return plan is not None and all(task.id in committed for task in plan.tasks)
+    return plan is not None and await workshop.is_committed(work, plan)
 
 
 @asynccontextmanager

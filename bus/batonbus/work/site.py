@@ -11,6 +11,7 @@ from batonbus.rules.errors import BatonbusError
 from batonbus.rules.settings import Settings
 from batonbus.run.discovery import STATE_FOLDER, local_url
 from batonbus.run.supervisor import local_bus
+from batonbus_agents.git import state_folder
 from batonbus_agents.repository import Repository
 from batonbus_agents.workshop import Workshop
 
@@ -46,10 +47,7 @@ async def find_work(folder: Path) -> tuple[Workshop, str]:
 @contextmanager
 def only_run(site: Site) -> Generator[None]:
     """One run at a time in a repository: its agents have fixed ids. Raises WorkError."""
-    folder = site.folder / STATE_FOLDER
-    folder.mkdir(exist_ok=True)
-    (folder / ".gitignore").write_text("*\n")
-    with (folder / "work.lock").open("w") as lock:
+    with (state_folder(site.folder) / "work.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

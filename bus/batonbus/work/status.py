@@ -1,6 +1,6 @@
 """How a work is: what its files, its commits and the ledger say of each task."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -50,16 +50,18 @@ class Stage(Struct, frozen=True, kw_only=True):
         return self.history.settlement.result if self.history.settlement else None
 
 
-async def read_stages(core: Core, work: str) -> list[Stage]:
-    """All handoffs of a work, in the order in which they began."""
-    by_handoff: dict[UUID, list[Stored]] = {}
+async def read_stages(core: Core, works: Collection[str]) -> dict[str, list[Stage]]:
+    """All handoffs of each of these works, in the order in which they began."""
+    found: dict[str, dict[UUID, list[Stored]]] = {work: {} for work in works}
 
     def hear(stored: Stored) -> None:
-        if stored.event.work == work:
-            by_handoff.setdefault(stored.subject.handoff_id, []).append(stored)
+        handoffs = found.get(stored.event.work)
+        if handoffs is not None:
+            handoffs.setdefault(stored.subject.handoff_id, []).append(stored)
 
-    await read_to_head(core.ledger, hear, headers_only=False)
-    return list(_stages(by_handoff.items()))
+    if works:
+        await read_to_head(core.ledger, hear, headers_only=False)
+    return {work: list(_stages(handoffs.items())) for work, handoffs in found.items()}
 
 
 def _stages(handoffs: Iterable[tuple[UUID, list[Stored]]]) -> Iterable[Stage]:
@@ -189,18 +191,20 @@ async def survey(
 ) -> list[WorkReport]:
     """Every work at or below a path. Commits count for the works of `workshop`, the ledger besides
     where a bus is up: then status files that somebody deleted are written again."""
+    surveyed = [(folder, validate_folder(folder)) for folder in work_folders(path) or [path]]
+    works = {work.id for _, found in surveyed for work in found.works}
+    stages = await read_stages(core, works) if core else {}
     reports: list[WorkReport] = []
-    for folder in work_folders(path) or [path]:
-        found = validate_folder(folder)
+    for folder, found in surveyed:
         tasks: list[TaskStatus] = []
         restored: list[str] = []
         for work in found.works:
             if workshop is not None and work.plan and _is_own(workshop, folder):
-                stages = await read_stages(core, work.id) if core else []
-                restored += restore_files(workshop, work.plan, stages)
+                handoffs = stages.get(work.id, [])
+                restored += restore_files(workshop, work.plan, handoffs)
                 commits = await workshop.repository.commits_of(work.id)
                 files = {task.id: task.status for task in work.tasks}
-                tasks += task_statuses(work.plan, commits, stages, files)
+                tasks += task_statuses(work.plan, commits, handoffs, files)
             else:
                 tasks += _from_files(work)
         reports.append(
