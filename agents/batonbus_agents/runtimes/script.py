@@ -196,6 +196,8 @@ async def _git_apply(patch: str, cwd: Path, *options: str) -> str:
         text=patch,
         cwd=cwd,
         time_limit=GIT_TIMEOUT,
+        # In a folder inside of a repository git would patch nothing, and call it done.
+        extra={"GIT_CEILING_DIRECTORIES": str(cwd.parent)},
         merged=True,
     )
     said = ended.stdout.strip() or f"git apply ended with exit code {ended.code}"

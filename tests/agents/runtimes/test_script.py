@@ -100,6 +100,16 @@ async def test_the_second_attempt_ends_the_same_from_wherever_the_tree_is(
     assert result.files_changed == (FileChange(action="created", path="a.txt"),)
 
 
+async def test_a_folder_inside_of_a_repository_is_patched_too(
+    work: Assignment, tmp_path: Path
+) -> None:
+    drafts = work.cwd / "drafts" / "WORK-07"
+    drafts.mkdir(parents=True)
+    await read_script(write(tmp_path, step(1, NEW)))(replace(work, cwd=drafts))
+    assert (drafts / "a.txt").read_text() == "one\ntwo\n"
+    assert not (work.cwd / "a.txt").exists()
+
+
 async def test_an_attempt_that_was_not_recorded_is_the_last_one_before(
     work: Assignment, tmp_path: Path
 ) -> None:
