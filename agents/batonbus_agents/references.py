@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from batonbus_agents.works.folder import write_whole
 from batonbus_schemas import Dispatch
 from batonbus_schemas.xml import resolve_ref
 
@@ -47,7 +48,5 @@ def _write(key: str, text: str, folder: Path) -> Path:
     path = folder / f"{name}-{digest}.md"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(text, encoding="utf-8", errors="replace")
-        fresh.replace(path)
+        write_whole(path, text.encode(errors="replace").decode())
     return path

@@ -14,7 +14,7 @@ from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
 from batonbus_agents.works.files import FileEntry
-from batonbus_agents.works.folder import LOG, WorkFolder, WorksRoot
+from batonbus_agents.works.folder import LOG, WorkFolder, WorksRoot, write_whole
 from batonbus_agents.works.names import task_file
 from batonbus_agents.works.plan import Plan
 from batonbus_agents.works.plan_tasks import PlanTask
@@ -99,9 +99,7 @@ class Workshop(Struct, frozen=True, kw_only=True):
         """Keep a builder's four fields for the committer, whose window shows but their summary."""
         path = self._context_file(work, task)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(context))
-        fresh.replace(path)
+        write_whole(path, msgspec.json.encode(context).decode())
 
     def read_context(self, work: str, task: str) -> ContextHandoff | None:
         """What `note_context` kept."""

@@ -1,7 +1,6 @@
 """A running bus in a folder, and the command line as a person or a script would call it."""
 
 import json
-import logging
 import os
 import queue
 import signal
@@ -187,14 +186,9 @@ def bus_folder(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def invoke(bus_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+def invoke(bus_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line inside of this process, in the folder of the bus: fast."""
     monkeypatch.chdir(bus_folder)
     for name in [it for it in os.environ if it.startswith(OURS) or it == "COLUMNS"]:
         monkeypatch.delenv(name)
-    root, ours = logging.getLogger(), logging.getLogger("batonbus")
-    before = root.handlers[:], root.level, ours.level
-    yield lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
-    root.handlers[:], level, our_level = before
-    root.setLevel(level)
-    ours.setLevel(our_level)
+    return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)

@@ -95,9 +95,7 @@ def _draw(history: History, began: float) -> list[str | Table]:
 
 def describe_head(history: History) -> list[str]:
     """Which handoff it is, how it stands, and what was asked."""
-    # What was delivered is complete: work, task and waiter travel on with `then`.
-    chain = history.chain
-    envelope = history.delivery.envelope if history.delivery else history.envelope
+    chain, envelope = history.chain, history.completed
     lines = [f"handoff {chain.id}: {chain.stage if history.steps else 'handed on'}"]
     if envelope is not None:
         task = f", task {envelope.task}" if envelope.task else ""

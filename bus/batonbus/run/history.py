@@ -42,6 +42,12 @@ class History(Struct, frozen=True, kw_only=True):
     delivery: Delivery | None = None
     settlement: Settlement | None = None
 
+    @property
+    def completed(self) -> Envelope | None:
+        """The envelope as it was delivered, for the bus completes it: work, task and waiter travel
+        on with `then`. Before that, as it was handed over."""
+        return self.delivery.envelope if self.delivery else self.envelope
+
 
 async def read_line(ledger: Ledger, handoff_id: UUID) -> list[History]:
     """A handoff and, where it was settled with a next one, that one too, to the line's end. Empty

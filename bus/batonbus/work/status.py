@@ -67,7 +67,7 @@ async def read_stages(core: Core, works: Collection[str]) -> dict[str, list[Stag
 def _stages(handoffs: Iterable[tuple[UUID, list[Stored]]]) -> Iterable[Stage]:
     for handoff_id, events in handoffs:
         history = make_history(handoff_id, events)
-        envelope = history.delivery.envelope if history.delivery else history.envelope
+        envelope = history.completed
         if envelope is not None:
             yield Stage(task=envelope.task or "", role=envelope.to, history=history)
 
