@@ -29,7 +29,7 @@ class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
 
     A sender names earlier handoffs in `after`; the bus checks them and fills `stage_parents` and
     `task_parents`. `within` is the handoff in whose handler this one was sent; it and `reply_to`
-    travel on with `then`.
+    travel on with `then`. `retry_of` is the dead handoff that this one tries again.
     """
 
     id: UUID
@@ -41,6 +41,7 @@ class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
     task: TaskId | None = None
     reply_to: Token | None = None
     within: UUID | None = None
+    retry_of: UUID | None = None
     after: tuple[UUID, ...] | None = None
     stage_parents: tuple[Parent, ...] = ()
     task_parents: tuple[Parent, ...] = ()

@@ -58,12 +58,14 @@ class AgentCard(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
 class Presence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A registry entry: the card, and the accepted events that this process works under.
 
-    An owner is alive for a handoff only while its entry lists that accepted sequence.
+    An owner is alive for a handoff only while its entry lists that accepted sequence. `closed` is
+    why it takes no new work now; empty while it does.
     """
 
     card: AgentCard
     working: tuple[int, ...] = ()
     stopping: bool = False
+    closed: str = ""
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

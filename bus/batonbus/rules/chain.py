@@ -74,7 +74,8 @@ Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 class Marks(Struct, frozen=True, kw_only=True):
     """What an event says beside its subject and its payload; `accepted` is the accepted event that
-    it acts under."""
+    it acts under, `deadline` the server's moment (Unix seconds) at which nobody waits any more, and
+    `question` says that a person may be asked."""
 
     accepted: Number | None = None
     attempt: Number | None = None
@@ -84,6 +85,8 @@ class Marks(Struct, frozen=True, kw_only=True):
     reason: str = ""
     child_to: Token | None = None
     interrupted: bool = False
+    deadline: float | None = None
+    question: bool = False
 
 
 class Event(Marks, frozen=True, kw_only=True):
@@ -115,6 +118,8 @@ class Chain(Struct, frozen=True, kw_only=True):
     sender: str | None = None
     waiter: str | None = None
     addressee: str | None = None
+    deadline: float | None = None
+    question: bool = False
     reason: str = ""
     sent_under: int | None = None
     delivered_sequence: int | None = None
@@ -232,12 +237,23 @@ def step(chain: Chain, event: Event) -> Chain:
     match event.kind:
         case "sent":
             return replace(
-                after, sender=event.actor, attempt=event.attempt or 1, sent_under=event.accepted
+                after,
+                sender=event.actor,
+                attempt=event.attempt or 1,
+                sent_under=event.accepted,
+                deadline=event.deadline,
+                question=event.question,
             )
         case "delivered":
             # A child has no `sent` that could say its first attempt.
             attempt = event.attempt or chain.attempt
-            return replace(after, delivered_sequence=event.sequence, attempt=attempt)
+            return replace(
+                after,
+                delivered_sequence=event.sequence,
+                attempt=attempt,
+                deadline=event.deadline,
+                question=event.question,
+            )
         case "accepted":
             return replace(
                 after,

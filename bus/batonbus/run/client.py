@@ -29,7 +29,15 @@ from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.subjects import NOBODY, Subject, answers_to
-from batonbus_schemas import AgentCard, Envelope, InvalidMessageError, Receipt, decode, encode
+from batonbus_schemas import (
+    AgentCard,
+    Envelope,
+    InvalidMessageError,
+    Question,
+    Receipt,
+    decode,
+    encode,
+)
 
 HELLO_PATIENCE = 10.0
 """Seconds that a joining process waits for the first keeper to answer."""
@@ -98,6 +106,8 @@ class Client:
                     attempt=envelope.attempt,
                     waiter=envelope.reply_to or self.actor,
                     addressee=envelope.to,
+                    deadline=envelope.deadline.timestamp() if envelope.deadline else None,
+                    question=isinstance(envelope.body, Question),
                     trace=trace or carried,
                 )
                 await self._store(draft, envelope, line)

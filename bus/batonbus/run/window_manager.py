@@ -29,6 +29,7 @@ from batonbus_schemas import (
     Delivery,
     Envelope,
     InvalidMessageError,
+    Question,
     Receipt,
     encode,
 )
@@ -137,6 +138,8 @@ class WindowManager:
             attempt=placed.attempt,
             waiter=placed.reply_to or placed.sender,
             addressee=placed.to,
+            deadline=placed.deadline.timestamp() if placed.deadline else None,
+            question=isinstance(placed.body, Question),
             trace=trace,
         )
 

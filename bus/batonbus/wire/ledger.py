@@ -217,6 +217,8 @@ def to_stored(
         reason=header.reason,
         child_to=header.child_to,
         interrupted=header.interrupted,
+        deadline=header.deadline,
+        question=header.question,
     )
     return Stored(event=event, subject=parsed, payload=payload, headers=headers)
 
@@ -241,6 +243,8 @@ def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
         reason=draft.reason[:REASON_LIMIT],
         child_to=draft.child_to,
         interrupted=draft.interrupted,
+        deadline=draft.deadline,
+        question=draft.question,
     )
     return {
         **draft.trace,
