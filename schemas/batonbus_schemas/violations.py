@@ -177,6 +177,7 @@ def _object(data: object, kind: inspect.DictType, path: str) -> Iterator[Violati
         yield from _mismatch(data, "object", path)
         return
     for key, value in cast("dict[str, object]", data).items():
+        yield from _walk(key, kind.key_type, member_path(path, key))
         yield from _walk(value, kind.value_type, member_path(path, key))
 
 

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Entry] = {
     "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
+    "policy": Entry("batonbus.cli.policy", "Show or check the context policy of a fleet."),
     "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),
     "work": Entry("batonbus.cli.work", "Run real work items, from a request to commits."),
     "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),

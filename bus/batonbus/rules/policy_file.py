@@ -1,0 +1,240 @@
+"""The policy as a file: TOML, or the JSON shapes of seeds 001 and 004 as they stand."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from batonbus.rules.chain import ATTEMPT_LIMIT
+from batonbus.rules.errors import BatonbusError
+from batonbus.rules.policy import POLICY_ROLES, TRIGGERS, Policy, contradictions
+from batonbus_schemas import Violation
+from batonbus_schemas.context import SHOWN_LINES, SUMMARY_LINES
+from batonbus_schemas.tokens import MESSAGE_LIMIT
+from batonbus_schemas.violations import find_violations
+
+_THRESHOLDS = {
+    "soft_warning_pct": "soft",
+    "hard_compression_pct": "hard",
+    "emergency_stop_pct": "emergency",
+}
+_FIELDS = {
+    "compression_target_pct_min": ("compaction", "target_min"),
+    "compression_target_pct_max": ("compaction", "target_max"),
+    "checkpoint_interval_minutes": ("checkpoints", "interval_minutes"),
+    "checkpoint_after_phase": ("checkpoints", "after_phase"),
+    "checkpoint_after_fix_review_rounds": ("checkpoints", "after_fix_review_rounds"),
+    "fallback_triggers": ("fallback", "triggers"),
+}
+_MANAGEMENT = {
+    "phaseBoundary": "phase_boundary",
+    "taskBoundary": "task_boundary",
+    "midTask": "mid_task",
+}
+
+
+class PolicyError(BatonbusError):
+    """A policy file is wrong; `violations` says everything that is, each with its key."""
+
+    def __init__(self, violations: tuple[Violation, ...]) -> None:
+        self.violations = violations
+        super().__init__("the policy is not valid: " + "; ".join(map(str, violations)))
+
+
+def read_policy(text: str) -> Policy:
+    """The policy in a file's text: our own TOML, seed 001's JSON (`soft_warning_pct` …, or
+    `defaults` and `agents`), or seed 004's (`contextManagement`). What the text leaves out keeps
+    its default. Raises PolicyError with all that is wrong."""
+    tree, names = _parse(text)
+    found = [_renamed(it, names) for it in find_violations(tree, Policy, "")]
+    if found:
+        raise PolicyError(tuple(found))
+    policy = msgspec.convert(tree, Policy)
+    if wrong := tuple(_renamed(it, names) for it in contradictions(policy)):
+        raise PolicyError(wrong)
+    return policy
+
+
+def _renamed(violation: Violation, names: Mapping[str, str]) -> Violation:
+    """A violation under the name that the key has in the file itself."""
+    path = violation.path.removeprefix("$").removeprefix(".") or "$"
+    return Violation(path=names.get(path, path), problem=violation.problem)
+
+
+def _parse(text: str) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The file as our own tree, and how its keys are called in the file."""
+    if not text.lstrip().startswith("{"):
+        try:
+            return tomllib.loads(text), {}
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyError((Violation(path="$", problem=f"is no TOML: {error}"),)) from error
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError((Violation(path="$", problem=f"is no JSON: {error}"),)) from error
+    return _FromJson(cast("dict[str, Any]", found)).read()
+
+
+class _FromJson:
+    """The seeds' JSON, moved to our own keys; whatever is not theirs keeps its name, and is then
+    found to be unknown."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+        self._tree: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+
+    def read(self) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """The tree, and the names of its keys in the file."""
+        for key, value in self._found.items():
+            match key:
+                case "contextManagement":
+                    self._management(value, "contextManagement.")
+                case "defaults" if isinstance(value, dict):
+                    self._defaults(cast("dict[str, Any]", value), "defaults.")
+                case "agents" if isinstance(value, dict):
+                    self._agents(cast("dict[str, Any]", value))
+                case _:
+                    self._defaults({key: value}, "")
+        return self._tree, self._names
+
+    def _put(self, path: tuple[str, ...], name: str, value: object) -> None:
+        table = self._tree
+        for part in path[:-1]:
+            table = table.setdefault(part, {})
+        table[path[-1]] = value
+        self._names[".".join(path)] = name
+
+    def _defaults(self, values: dict[str, Any], prefix: str) -> None:
+        for key, value in values.items():
+            name = prefix + key
+            if key in _THRESHOLDS:
+                # The thresholds of seed 001's JSON are the implementer's row.
+                row = self._tree.setdefault("thresholds", {}).setdefault(
+                    "implementer", _defaults_of_implementer()
+                )
+                row[_THRESHOLDS[key]] = value
+                self._names[f"thresholds.implementer.{_THRESHOLDS[key]}"] = name
+            elif key in _FIELDS:
+                self._put(_FIELDS[key], name, value)
+            elif key in _MANAGEMENT or key == "enabled":
+                self._management({key: value}, prefix)
+            else:
+                self._put((key,), name, value)
+
+    def _agents(self, agents: dict[str, Any]) -> None:
+        for agent, values in agents.items():
+            if not isinstance(values, dict):
+                self._put(("agents", agent), f"agents.{agent}", values)
+                continue
+            for key, value in cast("dict[str, Any]", values).items():
+                ours = _THRESHOLDS.get(key, key)
+                self._put(("agents", agent, ours), f"agents.{agent}.{key}", value)
+
+    def _management(self, values: object, prefix: str) -> None:
+        if not isinstance(values, dict):
+            self._put(("context_management",), prefix.rstrip("."), values)
+            return
+        found = dict(cast("dict[str, Any]", values))
+        enabled = found.pop("enabled", True)
+        if not isinstance(enabled, bool):
+            self._put(("context_management", "enabled"), f"{prefix}enabled", enabled)
+        for key, value in found.items():
+            ours = _MANAGEMENT.get(key, key)
+            self._put(("context_management", ours), prefix + key, value)
+        if enabled is False:
+            for ours in _MANAGEMENT.values():
+                self._put(("context_management", ours), f"{prefix}enabled", "off")
+
+
+def _defaults_of_implementer() -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(Policy().thresholds_of("implementer"))
+    return row
+
+
+def write_policy(policy: Policy) -> str:
+    """A policy as TOML, each number with what it means. `read_policy` reads it back."""
+    lines = [
+        "# The context policy of a Batonbus fleet. Every number is a default of the seeds.",
+        "# batonbus policy check FILE says what is wrong with a changed copy.",
+        "",
+        "# Percent of a model's context in use. soft: finish the current small operation; hard:",
+        "# nothing new is begun or dispatched; emergency: no command, no verdict.",
+    ]
+    for row in POLICY_ROLES:
+        it = policy.thresholds_of(row)
+        lines += [f"[thresholds.{row}]", f"soft = {it.soft:g}", f"hard = {it.hard:g}"]
+        lines += [f"emergency = {it.emergency:g}", ""]
+    lines += [
+        "# The longest assignment: Unicode characters, and reference tokens, ceil(characters / 4)",
+        "# unless an agent counts them exactly; the lower of both limits counts.",
+    ]
+    for row in POLICY_ROLES:
+        budget = policy.budget_of(row)
+        lines += [f"[budgets.{row}]", f"characters = {budget.characters}"]
+        lines += [f"tokens = {budget.tokens}", ""]
+    lines += ["# By which row a role is judged; a role that is not named here: other."]
+    lines += ["[policy_roles]"]
+    lines += [f'{role} = "{row}"' for role, row in policy.completed().policy_roles.items()]
+    lines += _further_tables(policy)
+    lines += _overlays(policy)
+    lines += [
+        "",
+        "# Fixed, for reading: an agent sees the work one step back in full, of that two steps",
+        f"# back {SUMMARY_LINES} lines, nothing older. Lines shown of each field of a context:",
+        f"# {', '.join(f'{name} {count}' for name, count in SHOWN_LINES.items())}.",
+        f"# A message has at most {MESSAGE_LIMIT:,} bytes, a task {ATTEMPT_LIMIT} attempts.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _further_tables(policy: Policy) -> list[str]:
+    compaction, checkpoints, management = (
+        policy.compaction,
+        policy.checkpoints,
+        policy.context_management,
+    )
+    triggers = ",\n".join(f'    "{it}"' for it in policy.fallback.triggers)
+    return [
+        "",
+        "# Percent in use after a compaction; above target_max there was no gain.",
+        "[compaction]",
+        f"target_min = {compaction.target_min:g}",
+        f"target_max = {compaction.target_max:g}",
+        "",
+        "# When a Checkpoint is written, beside those that a reset demands.",
+        "[checkpoints]",
+        f"interval_minutes = {checkpoints.interval_minutes:g}",
+        f"after_phase = {str(checkpoints.after_phase).lower()}",
+        f"after_fix_review_rounds = {checkpoints.after_fix_review_rounds}",
+        "",
+        "# Which reset a session gets: phase and task boundary clear, compact or off; in the",
+        "# middle of a task compact or off, never clear.",
+        "[context_management]",
+        f'phase_boundary = "{management.phase_boundary}"',
+        f'task_boundary = "{management.task_boundary}"',
+        f'mid_task = "{management.mid_task}"',
+        "",
+        f"# Where the usage is not known, these force a compaction. Known: {len(TRIGGERS)}.",
+        "[fallback]",
+        f"triggers = [\n{triggers},\n]" if triggers else "triggers = []",
+    ]
+
+
+def _overlays(policy: Policy) -> list[str]:
+    lines = [
+        "",
+        "# Overlays by role or agent may only be stricter:",
+        "# [roles.builder]",
+        "# hard = 60",
+        '# [agents."builder-1"]',
+        "# characters = 2000",
+    ]
+    for table in ("roles", "agents"):
+        for name, overlay in getattr(policy, table).items():
+            lines += ["", f'[{table}."{name}"]']
+            values: dict[str, float | None] = msgspec.to_builtins(overlay)
+            lines += [f"{key} = {it:g}" for key, it in values.items() if it is not None]
+    return lines
