@@ -1,0 +1,216 @@
+"""The payload budget: an assignment's text is short, and what is too long becomes a reference.
+
+Source: seed 001, dispatch payload budget, with the shrink order of the design (section 8): never
+`what`, `caution`, the permission boundary or the expected evidence.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from batonbus.rules.errors import BatonbusError
+from batonbus.rules.policy import Budget
+from batonbus_schemas import Dispatch, Envelope, WindowEntry
+from batonbus_schemas.context import DetailLevel
+
+BRIEF_STEPS = (320, 240, 160)
+"""Characters to which a brief is cut, one after the other (VALP's ladder, seed 001)."""
+
+REFERENCES = ".batonbus/references"
+"""Folder, relative to where the agent works, in which its runtime writes what was taken out."""
+
+Render = Callable[[Envelope, Sequence[WindowEntry]], str]
+CountTokens = Callable[[str], int]
+
+
+class Reference(Struct, frozen=True):
+    """A text that was taken out of an assignment, and the path at which the agent finds it."""
+
+    path: str
+    text: str
+
+
+class Fitted(Struct, frozen=True, kw_only=True):
+    """An assignment inside its budget: its text, its size, the steps that shortened it."""
+
+    text: str
+    characters: int
+    tokens: int
+    steps: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+
+class OverBudgetError(BatonbusError):
+    """An assignment is too long for its receiver, also when all that may be taken out is."""
+
+    def __init__(self, fitted: Fitted, budget: Budget, field: str, length: int) -> None:
+        self.fitted, self.budget, self.field, self.length = fitted, budget, field, length
+        super().__init__(
+            f"the assignment has {fitted.characters:,} characters ({fitted.tokens:,} tokens), "
+            f"limit {budget.characters:,} ({budget.tokens:,}); the longest field that may not be "
+            f"left out is {field} with {length:,}: put its text into a file and name the file"
+        )
+
+
+class _Draft(Struct, frozen=True):
+    """An assignment on its way through the steps."""
+
+    envelope: Envelope
+    window: tuple[WindowEntry, ...]
+    references: tuple[Reference, ...] = ()
+
+
+_Step = tuple[str, Callable[[_Draft], _Draft]]
+
+
+def reference_tokens(text: str) -> int:
+    """The portable estimate of seed 001: `ceil(characters / 4)`."""
+    return -(-count_characters(text) // 4)
+
+
+def count_characters(text: str) -> int:
+    """Unicode code points, a line end counting as one."""
+    return len(text.replace("\r\n", "\n"))
+
+
+def fit(
+    envelope: Envelope,
+    window: Sequence[WindowEntry],
+    budget: Budget,
+    render: Render,
+    count_tokens: CountTokens = reference_tokens,
+) -> Fitted:
+    """The assignment as text within `budget`. Steps are taken in their order, and only until it
+    fits; each that changed something is named. `count_tokens` counts exactly where an agent can.
+
+    Raises OverBudgetError where it is still too long.
+    """
+    draft, taken = _Draft(envelope, tuple(window)), list[str]()
+    fitted = _measure(draft, taken, render, count_tokens)
+    for name, step in _steps(draft):
+        if _fits(fitted, budget):
+            break
+        shorter = step(draft)
+        if shorter != draft:
+            draft = shorter
+            taken.append(name)
+            fitted = _measure(draft, taken, render, count_tokens)
+    if not _fits(fitted, budget):
+        field, length = _longest(draft)
+        raise OverBudgetError(fitted, budget, field, length)
+    return fitted
+
+
+def _fits(fitted: Fitted, budget: Budget) -> bool:
+    return fitted.characters <= budget.characters and fitted.tokens <= budget.tokens
+
+
+def _measure(draft: _Draft, taken: list[str], render: Render, count_tokens: CountTokens) -> Fitted:
+    text = render(draft.envelope, draft.window)
+    return Fitted(
+        text=text,
+        characters=count_characters(text),
+        tokens=count_tokens(text),
+        steps=tuple(taken),
+        references=draft.references,
+    )
+
+
+def _steps(draft: _Draft) -> Iterator[_Step]:
+    """What may be taken out, in this order. Farther entries come first."""
+    body = draft.envelope.body
+    if isinstance(body, Dispatch):
+        for limit in BRIEF_STEPS:
+            yield f"brief cut to {limit} characters", _cut_brief(body.brief, limit)
+        yield "attention by reference", _refer_attention
+        yield "skills by reference", _refer_skills
+    farthest_first = sorted(range(len(draft.window)), key=lambda it: -draft.window[it].distance)
+    for index in farthest_first:
+        if draft.window[index].level is DetailLevel.SUMMARY:
+            yield f"summary of {_name(draft.window[index])} by reference", _refer(index, "what")
+    for field in ("why", "incomplete"):
+        for index in farthest_first:
+            if draft.window[index].level is DetailLevel.FULL:
+                yield f"{field} of {_name(draft.window[index])} by reference", _refer(index, field)
+
+
+def _cut_brief(whole: str, limit: int) -> Callable[[_Draft], _Draft]:
+    def cut(draft: _Draft) -> _Draft:
+        if len(whole) <= limit:
+            return draft
+        reference = _reference(draft, "brief", whole)
+        kept = whole[:limit].rstrip()
+        return _with_body(draft, reference, brief=f"{kept}…\n\nAll of it: {reference.path}")
+
+    return cut
+
+
+def _refer_attention(draft: _Draft) -> _Draft:
+    body = draft.envelope.body
+    if not isinstance(body, Dispatch) or not body.attention:
+        return draft
+    reference = _reference(draft, "attention", body.attention)
+    return _with_body(draft, reference, attention=_see(reference))
+
+
+def _refer_skills(draft: _Draft) -> _Draft:
+    body = draft.envelope.body
+    if not isinstance(body, Dispatch) or not body.skills:
+        return draft
+    reference = _reference(draft, "skills", "\n".join(body.skills))
+    return _with_body(draft, reference, skills=(_see(reference),))
+
+
+def _with_body(draft: _Draft, reference: Reference, **fields: Any) -> _Draft:
+    envelope = replace(draft.envelope, body=replace(draft.envelope.body, **fields))
+    return replace(draft, envelope=envelope, references=_added(draft, reference))
+
+
+def _refer(index: int, field: str) -> Callable[[_Draft], _Draft]:
+    def refer(draft: _Draft) -> _Draft:
+        entry = draft.window[index]
+        text: str = getattr(entry, field) or ""
+        reference = _reference(draft, f"{field}-{str(entry.handoff_id)[:8]}", text)
+        if len(text) <= len(_see(reference)):
+            return draft
+        window = list(draft.window)
+        window[index] = replace(entry, **{field: _see(reference)})
+        return replace(draft, window=tuple(window), references=_added(draft, reference))
+
+    return refer
+
+
+def _reference(draft: _Draft, name: str, text: str) -> Reference:
+    return Reference(f"{REFERENCES}/{str(draft.envelope.id)[:8]}/{name}.md", text)
+
+
+def _added(draft: _Draft, reference: Reference) -> tuple[Reference, ...]:
+    others = [it for it in draft.references if it.path != reference.path]
+    return (*others, reference)
+
+
+def _see(reference: Reference) -> str:
+    return f"see {reference.path}"
+
+
+def _name(entry: WindowEntry) -> str:
+    return f"{entry.task or entry.from_} ({str(entry.handoff_id)[:8]})"
+
+
+def _longest(draft: _Draft) -> tuple[str, int]:
+    """The longest text that is left, by its path."""
+    body = draft.envelope.body
+    texts: list[tuple[str, str]] = [
+        (f"$.body.{name}", _as_text(getattr(body, name))) for name in body.__struct_fields__
+    ]
+    for index, entry in enumerate(draft.window):
+        fields = ("what", "why", "caution", "incomplete")
+        texts += [(f"$.window[{index}].{it}", getattr(entry, it) or "") for it in fields]
+    path, text = max(texts, key=lambda it: len(it[1]))
+    return path, len(text)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else "" if not value else str(value)

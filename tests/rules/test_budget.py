@@ -1,0 +1,150 @@
+"""The payload budget: exact to the character, shortened in a fixed order, nothing lost."""
+
+from uuid import UUID, uuid5
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batonbus.rules.budget import OverBudgetError, fit, reference_tokens
+from batonbus.rules.policy import Budget, Policy
+from batonbus_schemas import Dispatch, Envelope, WindowEntry, render
+from batonbus_schemas.context import DetailLevel, Edge
+
+ID = UUID("6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c")
+HUGE = Budget(characters=10**9, tokens=10**9)
+
+
+def envelope(**fields: object) -> Envelope:
+    body = Dispatch(**{"brief": "Mend it.", **fields})  # type: ignore[arg-type]
+    return Envelope(id=ID, sender="scheduler", to="builder", work="WORK-01", body=body)
+
+
+def entry(distance: int, level: DetailLevel, what: str = "Did it.", **fields: str) -> WindowEntry:
+    return WindowEntry(
+        distance=distance,
+        level=level,
+        edge=Edge.TASK,
+        from_="builder",
+        handoff_id=uuid5(ID, f"{distance}{level}{what[:9]}"),
+        what=what,
+        **fields,
+    )
+
+
+def limited(characters: int) -> Budget:
+    return Budget(characters=characters, tokens=characters)
+
+
+@pytest.mark.parametrize("letter", ["a", "가", "🛠"])
+def test_a_text_of_exactly_the_limit_fits_and_one_more_does_not(letter: str) -> None:
+    boundary = letter * 1000
+    sent = envelope(permission_boundary=boundary)
+    length = len(render(sent))
+    assert fit(sent, (), limited(length), render).steps == ()
+    with pytest.raises(OverBudgetError) as error:
+        fit(sent, (), limited(length - 1), render)
+    assert error.value.field == "$.body.permission_boundary"
+    assert "1,000" in str(error.value)
+
+
+@pytest.mark.parametrize("letter", ["a", "가", "🛠"])
+def test_tokens_are_a_quarter_of_the_characters_rounded_up(letter: str) -> None:
+    assert [reference_tokens(letter * count) for count in (0, 1, 4, 5)] == [0, 1, 1, 2]
+
+
+def test_a_line_end_counts_once() -> None:
+    assert reference_tokens("abc\r\n") == reference_tokens("abc\n") == 1
+
+
+def test_the_limit_of_tokens_counts_too() -> None:
+    sent = envelope()
+    tokens = reference_tokens(render(sent))
+    assert fit(sent, (), Budget(characters=9999, tokens=tokens), render).tokens == tokens
+    with pytest.raises(OverBudgetError):
+        fit(sent, (), Budget(characters=9999, tokens=tokens - 1), render)
+
+
+def test_an_exact_tokenizer_is_held_to_the_same_limit() -> None:
+    sent = envelope()
+    with pytest.raises(OverBudgetError):
+        fit(sent, (), Budget(characters=9999, tokens=100), render, len)
+
+
+def test_the_steps_come_in_their_order() -> None:
+    sent = envelope(brief="b" * 900, attention="a" * 400, skills=("s" * 300, "t" * 300))
+    window = (
+        entry(1, DetailLevel.FULL, why="w" * 500, incomplete="i" * 500),
+        entry(2, DetailLevel.FULL, why="x" * 500, incomplete="j" * 500),
+        entry(2, DetailLevel.SUMMARY, "m" * 600),
+    )
+    whole = fit(sent, window, HUGE, render)
+    taken: list[str] = []
+    limit = whole.characters
+    while True:
+        try:
+            fitted = fit(sent, window, limited(limit), render)
+        except OverBudgetError:
+            break
+        assert fitted.steps[: len(taken)] == tuple(taken)
+        taken, limit = list(fitted.steps), fitted.characters - 1
+    kinds = [it.split(" of ")[0].split(" by ")[0] for it in taken]
+    assert kinds == [
+        "brief cut to 320 characters",
+        "brief cut to 240 characters",
+        "brief cut to 160 characters",
+        "attention",
+        "skills",
+        "summary",
+        "why",
+        "why",
+        "incomplete",
+        "incomplete",
+    ]
+    near, far = str(window[0].handoff_id)[:8], str(window[1].handoff_id)[:8]
+    assert [far in it for it in taken[6:]] == [True, False, True, False]
+    assert near in taken[7]
+
+
+def test_what_caution_boundary_and_evidence_are_never_left_out() -> None:
+    kept = {"permission_boundary": "p" * 200, "expected_evidence": ("e" * 200,)}
+    sent = envelope(brief="b" * 2000, **kept)
+    window = (entry(1, DetailLevel.FULL, "w" * 200, caution="c" * 200, why="y" * 900),)
+    fitted = fit(sent, window, limited(1800), render)
+    for letter in "pewc":
+        assert letter * 200 in fitted.text
+    with pytest.raises(OverBudgetError):
+        fit(sent, window, limited(900), render)
+
+
+@given(
+    brief=st.text(alphabet="ab 가🛠\n", min_size=1, max_size=1500).filter(str.strip),
+    why=st.text(alphabet="cd\n", max_size=900),
+    summary=st.text(alphabet="ef", min_size=1, max_size=900),
+)
+def test_all_that_is_taken_out_stands_in_a_reference_that_the_text_names(
+    brief: str, why: str, summary: str
+) -> None:
+    window = (entry(1, DetailLevel.FULL, why=why), entry(2, DetailLevel.SUMMARY, summary))
+    fitted = fit(envelope(brief=brief), window, limited(1400), render)
+    assert fitted.characters == len(fitted.text) <= 1400
+    texts = {it.text for it in fitted.references}
+    assert texts <= {brief, why, summary}
+    for reference in fitted.references:
+        assert reference.path in fitted.text
+    if not any("brief" in it for it in fitted.steps):
+        assert brief.strip().splitlines()[0].strip() in fitted.text
+
+
+def test_a_chain_of_long_contexts_stays_inside_every_roles_budget() -> None:
+    """Three kilobytes from each upstream agent, as seed 001's policy roles count them."""
+    lines = "\n".join("x" * 60 for _ in range(12))
+    window = (
+        entry(1, DetailLevel.FULL, lines, why=lines, caution=lines, incomplete=lines),
+        entry(2, DetailLevel.SUMMARY, "\n".join(lines.splitlines()[:3])),
+    )
+    for role in ("planner", "builder", "verifier", "committer"):
+        budget = Policy().limits_of_role(role).budget
+        fitted = fit(envelope(brief="b" * 300), window, budget, render)
+        assert fitted.characters <= budget.characters
+        assert fitted.tokens <= budget.tokens
