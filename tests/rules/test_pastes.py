@@ -1,0 +1,107 @@
+"""Five things that an assignment should refer to instead of pasting them."""
+
+from uuid import UUID
+
+import pytest
+
+from batonbus.rules.pastes import SHARED_LIMIT, find_pastes, passages_of
+from batonbus_schemas import Body, Dispatch, Envelope, HandoffV1
+
+ID = UUID("6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c")
+
+
+def envelope(body: Body, *, task: str | None = "TASK-02", work: str = "WORK-01") -> Envelope:
+    return Envelope(id=ID, sender="scheduler", to="builder", work=work, task=task, body=body)
+
+
+def dispatch(brief: str = "Mend it.", **fields: object) -> Envelope:
+    return envelope(Dispatch(**{"brief": brief, **fields}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User: please mend it\nAssistant: I will.\n",
+        "**Human:** a\n\n**AI:** b",
+        "> [user]: a\n> [assistant]: b",
+        '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]',
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>",
+    ],
+)
+def test_a_conversation_is_found(text: str) -> None:
+    (found,) = find_pastes(dispatch(text))
+    assert found.path == "$.body.brief"
+    assert "conversation" in found.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User: is the name of the table.",
+        "The user: a person.\nThe assistant: a program.",
+        "Add a field `role: string` and the endpoint /user.",
+        "Show the agent and the tool.",
+    ],
+)
+def test_a_text_that_only_names_a_role_is_no_conversation(text: str) -> None:
+    assert find_pastes(dispatch(text)) == []
+
+
+def test_what_also_stands_in_a_referenced_file_is_found() -> None:
+    history = "".join(f"{number}: what happened then.\n" for number in range(60))
+    pasted = "See:\n" + history[35 : 35 + SHARED_LIMIT]
+    (found,) = find_pastes(dispatch(pasted), files={"works/WORK-01/TASK-01.md": history})
+    assert f"pastes {SHARED_LIMIT} characters" in found.problem
+    assert "works/WORK-01/TASK-01.md" in found.problem
+    shorter = "See:\n" + history[35 : 35 + SHARED_LIMIT - 1] + "!"
+    assert find_pastes(dispatch(shorter), files={"TASK-01.md": history}) == []
+
+
+def test_a_passage_of_another_tasks_dispatch_is_found() -> None:
+    skill = "Always write the test first, then the code, then read both again. " * 4
+    first = envelope(Dispatch(brief=f"One.\n\n{skill}"), task="TASK-01")
+    (found,) = find_pastes(dispatch(f"Two.\n\n{skill}"), passages=passages_of(first))
+    assert "TASK-01" in found.problem
+
+
+def test_a_rebuild_and_a_boundary_may_say_the_same_again() -> None:
+    text = "Only files under src/ may be changed, and nothing else in the repository. " * 4
+    first = dispatch(text, permission_boundary=text)
+    assert find_pastes(dispatch(text), passages=passages_of(first)) == []
+    other = envelope(Dispatch(brief="Three.", permission_boundary=text), task="TASK-03")
+    assert find_pastes(other, passages=passages_of(dispatch("x", permission_boundary=text))) == []
+
+
+def contract(memory: list[dict[str, str]]) -> Envelope:
+    document = {
+        "handoff_id": str(ID),
+        "from_agent": {"agent_id": "a", "runtime": "claude"},
+        "to_agent": {"agent_id": "builder"},
+        "objective": {"goal": "Mend it."},
+        "bundle": {"memory": memory},
+    }
+    return envelope(HandoffV1(document=document))
+
+
+def test_a_memory_without_its_source_is_found() -> None:
+    entries = [
+        {"key": "a", "summary": "It is slow.", "provenance": "run-1"},
+        {"key": "b", "summary": "It is red."},
+    ]
+    (found,) = find_pastes(contract(entries))
+    assert found.path == "$.body.document.bundle.memory[1].provenance"
+    assert find_pastes(contract(entries[:1])) == []
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["/etc/passwd", "../other/notes.md", "works/WORK-02/PLAN.md", "~/notes.md", "src/../../x"],
+)
+def test_a_reference_out_of_the_works_folder_is_found(reference: str) -> None:
+    (found,) = find_pastes(dispatch(refs=("works/WORK-01/TASK-02.md", reference)))
+    assert found.path == "$.body.refs[1]"
+
+
+def test_a_short_assignment_with_references_pastes_nothing() -> None:
+    good = dispatch(refs=("works/WORK-01/TASK-02.md", "context-pack.json"), skills=("testing",))
+    assert find_pastes(good) == []
