@@ -1,0 +1,313 @@
+"""No provider secret and no raw reasoning in anything that travels (seed 003).
+
+Secrets are found by the detectors of detect-secrets, by the name beside a value, by the look of a
+random token, and by known values of the environment; reasoning by its blocks and items. What is
+found is named by place and kind, never by value. Git hashes, UUIDs and pictures are none.
+"""
+
+import functools
+import importlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from batonbus_schemas import Violation
+from batonbus_schemas.violations import member_path
+
+S = TypeVar("S", bound=Struct)
+
+SHORTEST = 8
+"""Characters of the shortest value of the environment that is looked for."""
+
+_DETECTORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "artifactory": ("ArtifactoryDetector", ("AKC", "AP")),
+    "aws": ("AWSKeyDetector", ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws")),
+    "azure_storage_key": ("AzureStorageKeyDetector", ("accountkey",)),
+    "basic_auth": ("BasicAuthDetector", ("://",)),
+    "cloudant": ("CloudantDetector", ("clou",)),
+    "discord": ("DiscordBotTokenDetector", ("M", "N", "O")),
+    "github_token": ("GitHubTokenDetector", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    "gitlab_token": ("GitLabTokenDetector", ("gl", "GR1348941")),
+    "ibm_cloud_iam": ("IbmCloudIamDetector", ("ibm", "bluemix")),
+    "ibm_cos_hmac": ("IbmCosHmacDetector", ("secret",)),
+    "jwt": ("JwtTokenDetector", ("eyj",)),
+    "mailchimp": ("MailchimpDetector", ("-us",)),
+    "npm": ("NpmDetector", ("_authtoken",)),
+    "openai": ("OpenAIDetector", ("sk-",)),
+    "pypi_token": ("PypiTokenDetector", ("pypi-",)),
+    "sendgrid": ("SendGridDetector", ("SG.",)),
+    "slack": ("SlackDetector", ("xox", "hooks.slack.com")),
+    "softlayer": ("SoftlayerDetector", ("softlayer",)),
+    "square_oauth": ("SquareOAuthDetector", ("sq0csp",)),
+    "stripe": ("StripeDetector", ("k_live_",)),
+    "telegram_token": ("TelegramBotTokenDetector", (":aa",)),
+    "twilio": ("TwilioKeyDetector", ("AC", "SK")),
+}
+"""Modules of detect-secrets' plugins, each with its class and what a text must hold (in small
+letters: of any case) before its expressions are tried: the look-up costs a hundredth of them. Those
+that take any hexadecimal or base64 text for a secret are left out: git hashes and pictures."""
+
+_NAME = (
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|client[_-]?secret|credentials?|auth[_-]?key)"
+)
+_NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "credential")
+_QUALIFIES_KEY = re.compile(r"(?i)(?:api|access|private|auth|secret)[_-]?$")
+_GIVEN = re.compile(
+    r"(?i)[a-z]*(?:[_-][\w-]*)?[\"']?\s*(?:=>|:=|=|:|\bis\b)\s*[\"']?"
+    r"(?P<value>[^\s\"',;<>(){}\[\]|$]{8,})(?<!\.)"
+)
+"""What follows a name, where it is given a value."""
+
+_SECRET_KEY = re.compile(rf"(?i)(?:^|[_-]){_NAME}$")
+_HEADER = re.compile(
+    r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<value>\S{6,})"
+)
+_PEM = re.compile(
+    r"(?P<value>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)|PuTTY-User-Key-File-\d.*\Z)",
+    re.DOTALL,
+)
+_PREFIXED = re.compile(
+    r"(?<![\w/+.-])(?!sha\d)(?P<value>[a-z]{2,8}[-_](?:[a-z]+\d*[-_])*[A-Za-z0-9_-]{20,})(?![\w/+-])"
+)
+_RANDOM = re.compile(r"(?<![\w/+=.-])(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])")
+_LONG = 24
+"""Characters from which on a word may be a random token."""
+
+_HEX = re.compile(r"[0-9a-fA-F-]+")
+_THINKING = re.compile(
+    r"<(think|thinking|analysis|reasoning|scratchpad)\b[^>]*>.*?(?:</\1\s*>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_REASONING_TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
+_REASONING_KEYS = frozenset(
+    {"reasoning", "reasoning_content", "thinking", "chain_of_thought", "raw_reasoning"}
+)
+
+
+class Banned(Struct, frozen=True):
+    """Something that must not travel: what it is, and where in its text it stands."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find_banned(text: str, known: Collection[str] = ()) -> list[Banned]:
+    """Secrets and reasoning in a text, in their order, without overlaps. `known` are secret values
+    of the environment."""
+    found = list(_reasoning(text)) if "<" in text else []
+    found += _secrets(text, known)
+    found.sort(key=lambda it: (it.start, -it.end))
+    apart: list[Banned] = []
+    for it in found:
+        if not apart or it.start >= apart[-1].end:
+            apart.append(it)
+    return apart
+
+
+def _reasoning(text: str) -> Iterator[Banned]:
+    for match in _THINKING.finditer(text):
+        yield Banned("reasoning", match.start(), match.end())
+
+
+def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
+    for value in known:
+        at = text.find(value)
+        while at >= 0:
+            yield Banned("value of the environment", at, at + len(value))
+            at = text.find(value, at + len(value))
+    lower = text.lower()
+    if "private key" in lower or "putty" in lower:
+        yield from _matches("private key", _PEM, text)
+    if "authorization" in lower:
+        yield from _matches("authorization header", _HEADER, text)
+    for detector in _detectors():
+        if detector.may_find(text, lower):
+            yield from detector.find(text)
+    yield from _named(text, lower)
+    if any(len(word) >= _LONG for word in text.split()):
+        for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
+            for match in pattern.finditer(text):
+                if _looks_random(match["value"], least):
+                    yield Banned("random token", *match.span("value"))
+
+
+def _named(text: str, lower: str) -> Iterator[Banned]:
+    for name in _NAMES:
+        at = lower.find(name)
+        while at >= 0:
+            given = _GIVEN.match(text, at + len(name))
+            named = name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at)
+            if given and named and _looks_chosen(given["value"]):
+                yield Banned("named secret", *given.span("value"))
+            at = lower.find(name, at + len(name))
+
+
+def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Banned]:
+    for match in pattern.finditer(text):
+        yield Banned(kind, *match.span("value"))
+
+
+class _Detector(Struct, frozen=True):
+    """One of detect-secrets' detectors: its expressions, and what a text must hold for them."""
+
+    kind: str
+    exact: tuple[str, ...]
+    any_case: tuple[str, ...]
+    patterns: tuple[re.Pattern[str], ...]
+
+    def may_find(self, text: str, lower: str) -> bool:
+        """Whether the text holds one of its hints."""
+        for hint in self.exact:
+            if hint in text:
+                return True
+        return any(hint in lower for hint in self.any_case)
+
+    def find(self, text: str) -> Iterator[Banned]:
+        """Its matches; a word without a digit is none."""
+        for pattern in self.patterns:
+            for match in pattern.finditer(text):
+                group = 1 if pattern.groups and len(match.group(1) or "") > 5 else 0
+                if any(map(str.isdigit, match.group(group))):
+                    yield Banned(self.kind, *match.span(group))
+
+
+@functools.cache
+def _detectors() -> tuple[_Detector, ...]:
+    """Loaded when first needed: it takes 0.1 s."""
+    found: list[_Detector] = []
+    for module, (name, hints) in _DETECTORS.items():
+        plugin: Any = importlib.import_module(f"detect_secrets.plugins.{module}")
+        detector = getattr(plugin, name)()
+        any_case = tuple(it for it in hints if it.islower())
+        exact = tuple(it for it in hints if not it.islower())
+        kind, patterns = str(detector.secret_type), tuple(detector.denylist)
+        found.append(_Detector(kind, exact, any_case, patterns))
+    return tuple(found)
+
+
+def _looks_chosen(value: str) -> bool:
+    """Letters with digits or signs among them: no word, no number, no name in a program."""
+    letters = any(map(str.isalpha, value))
+    digits = any(map(str.isdigit, value))
+    return letters and (digits or any(it in "!@#%^&*+~?" for it in value)) and "://" not in value
+
+
+def _looks_random(value: str, least: float) -> bool:
+    if _HEX.fullmatch(value) or not any(map(str.isdigit, value)):
+        return False
+    if not any(map(str.isalpha, value)):
+        return False
+    counts = Counter(value)
+    entropy = -sum(it / len(value) * math.log2(it / len(value)) for it in counts.values())
+    mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
+    return mixed and entropy >= least
+
+
+def mask(text: str, known: Collection[str] = ()) -> str:
+    """The text with `[masked: kind]` in place of each secret, and without reasoning."""
+    parts: list[str] = []
+    at = 0
+    for it in find_banned(text, known):
+        parts.append(text[at : it.start])
+        if it.kind != "reasoning":
+            parts.append(f"[masked: {it.kind}]")
+        at = it.end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def find_bans(message: object, known: Collection[str] = (), path: str = "$") -> list[Violation]:
+    """Every place of a message (a Struct or builtins) that holds a secret or reasoning."""
+    return list(_walk(msgspec.to_builtins(message), known, path))
+
+
+def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violation]:
+    match value:
+        case str():
+            for kind in dict.fromkeys(it.kind for it in find_banned(value, known)):
+                yield _violation(path, kind)
+        case dict():
+            members = cast("Mapping[str, object]", value)
+            if members.get("type") in _REASONING_TYPES:
+                yield _violation(path, "reasoning")
+                return
+            for key, item in members.items():
+                where = member_path(path, key)
+                if item and key.lower() in _REASONING_KEYS:
+                    yield _violation(where, "reasoning")
+                elif _is_secret_member(key, item):
+                    yield _violation(where, "named secret")
+                else:
+                    yield from _walk(item, known, where)
+        case list() | tuple():
+            for index, item in enumerate(cast("list[object]", value)):
+                yield from _walk(item, known, f"{path}[{index}]")
+        case _:
+            pass
+
+
+def _is_secret_member(key: str, value: object) -> bool:
+    """Whether a member is a secret by its name: any text that is no placeholder."""
+    if not isinstance(value, str) or not _SECRET_KEY.search(key):
+        return False
+    return len(value) >= SHORTEST and not re.search(r"[\s<>${}*]", value)
+
+
+def _violation(path: str, kind: str) -> Violation:
+    if kind == "reasoning":
+        return Violation(
+            path=path, problem="holds raw reasoning: hand on what was decided, and why"
+        )
+    return Violation(path=path, problem=f"holds a secret ({kind}): name where it is kept instead")
+
+
+def masked(message: S, known: Collection[str] = ()) -> S:
+    """The message with every text masked; members that are secrets by name, and reasoning items,
+    are emptied."""
+    tree = msgspec.to_builtins(message)
+    clean = _map(tree, lambda text: mask(text, known))
+    return message if clean == tree else msgspec.convert(clean, type(message))
+
+
+def _map(value: object, change: Callable[[str], str]) -> object:
+    match value:
+        case str():
+            return change(value)
+        case dict():
+            members = cast("Mapping[str, object]", value)
+            return {key: _mapped(key, item, change) for key, item in members.items()}
+        case list() | tuple():
+            items = cast("list[object]", value)
+            return [_map(it, change) for it in items if not _is_reasoning(it)]
+        case _:
+            return value
+
+
+def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:
+    if _is_secret_member(key, item):
+        return "[masked: named secret]"
+    if isinstance(item, str) and key.lower() in _REASONING_KEYS:
+        return ""
+    return _map(item, change)
+
+
+def _is_reasoning(value: object) -> bool:
+    return isinstance(value, dict) and (
+        cast("Mapping[str, object]", value).get("type") in _REASONING_TYPES
+    )
+
+
+def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
+    """The values of an environment whose names say that they are secrets."""
+    return frozenset(
+        value
+        for name, value in environment.items()
+        if len(value) >= SHORTEST and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
+    )

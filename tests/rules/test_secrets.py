@@ -1,0 +1,113 @@
+"""Secrets and raw reasoning: found in any text, named by place and kind, never by value."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batonbus.rules.secrets import find_banned, find_bans, mask, masked, secret_values
+from batonbus_schemas import Dispatch, TaskResult
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----"
+SECRETS = {
+    "API_KEY=qv7Zr0xT1mNq8Lw2": "qv7Zr0xT1mNq8Lw2",
+    "password is hunter2-Prod!": "hunter2-Prod!",
+    "export DB_PASSWORD='x9-Kkkk3kk'": "x9-Kkkk3kk",
+    "tvly-ABCDEF0123456789abcdef": "tvly-ABCDEF0123456789abcdef",
+    "Authorization: Basic dXNlcjpwYXNz": "dXNlcjpwYXNz",
+    "authorization: Bearer abcdef123456": "abcdef123456",
+    f"key:\n{PEM}\n": "MIIEowIBAAKCAQEA7",
+    "-----BEGIN PRIVATE KEY-----\nMIIcut0ff": "MIIcut0ff",
+    "AKIAIOSFODNN7EXAMPLE": "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a1B2" * 9: "a1B2a1B2",
+    "glpat-1234567890abcdefghij": "1234567890abcdefghij",
+    "sk-ant-api03-abcDEF123456789ghijklmnoPQRST": "abcDEF123456789",
+    "xoxb-123456789012-abcdefghij12": "123456789012-abcdefghij12",
+    "postgres://user:s3cretpw@host/db": "s3cretpw",
+    "sk_live_4eC39HqLyjWDarjtT1zdp7dc": "4eC39HqLyjWDarjtT1zdp7dc",
+    "SG.abcdefghij1234567890AB.abcdefghijklmnopqrstuvwxyz1234567890ABCDEFG": "abcdefghij12345678",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc123_-x": "eyJzdWIiOiIxIn0",
+    '{"client_secret": "abcd1234efgh"}': "abcd1234efgh",
+    "AccountKey=" + "aB3+" * 21 + "aB==": "aB3+aB3+",
+    "ACdeadbeef0123456789deadbeef012345": "ACdeadbeef",
+    "npm //registry.npmjs.org/:_authToken=npm_abcdefghij0123456789": "abcdefghij0123456789",
+}
+HARMLESS = [
+    "9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c",
+    "![x](data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4)",
+    "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+    "the token is required, tokens: 3,000, password: changeme",
+    "src/components/IndexPage2/ViewHolderFactoryImpl.test.tsx",
+    "test_a_handler_that_asks_1_other_and_its_keys_are_its_memory",
+    "the key: builder-12345",
+    "Read TASK-01_result.md, then works/WORK-01/PLAN.md.",
+    "see https://example.org/a/b?page=2",
+    "def handle(token: str, key: int) -> None:",
+    "pip install batonbus==1.0.3 && make test",
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS.items())
+def test_a_secret_is_masked_wherever_it_stands(text: str, secret: str) -> None:
+    for whole in (text, f"Before. {text}\nAfter.", f"> {text}"):
+        clean = mask(whole)
+        assert secret not in clean
+        assert "[masked: " in clean
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert mask(text) == text
+
+
+def test_known_values_of_the_environment_are_found_by_value() -> None:
+    known = secret_values({"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"})
+    assert known == {"plainword"}
+    assert (
+        mask("it says plainword here", known) == "it says [masked: value of the environment] here"
+    )
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking", "analysis", "Reasoning"])
+def test_a_block_of_reasoning_is_taken_out(tag: str) -> None:
+    assert mask(f"Done.<{tag}>hm,\nwell</{tag}> All of it.") == "Done. All of it."
+    assert mask(f"Done.<{tag}>cut off") == "Done."
+
+
+def test_places_are_named_and_values_are_not() -> None:
+    tree = {
+        "notes": ["fine", "API_KEY=qv7Zr0xT1mNq8Lw2"],
+        "settings": {"api_key": "justletters", "apiKeyName": "main"},
+        "items": [{"type": "reasoning", "summary": ["hm"]}, {"type": "text", "text": "fine"}],
+        "reasoning_content": "hm",
+        "why": "<think>hm</think>",
+        "token": "${TOKEN_FROM_VAULT}",
+    }
+    found = {it.path: it.problem for it in find_bans(tree)}
+    assert set(found) == {
+        "$.notes[1]",
+        "$.settings.api_key",
+        "$.items[0]",
+        "$.reasoning_content",
+        "$.why",
+    }
+    assert "qv7Zr0xT1mNq8Lw2" not in str(found)
+
+
+def test_a_masked_message_is_a_message() -> None:
+    result = TaskResult.passed(what="Set API_KEY=qv7Zr0xT1mNq8Lw2.<think>hm</think>")
+    clean = masked(result)
+    assert clean.context_handoff is not None
+    assert clean.context_handoff.what == "Set API_KEY=[masked: named secret]."
+    assert "qv7Zr0" not in clean.summary
+    harmless = Dispatch(brief="Mend it.")
+    assert masked(harmless) is harmless
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_it_fail_and_masking_twice_is_masking_once(text: str) -> None:
+    once = mask(text)
+    assert mask(once) == once
+    spans = [(it.start, it.end) for it in find_banned(text)]
+    assert spans == sorted(spans)
