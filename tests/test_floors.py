@@ -15,6 +15,7 @@ FLOORS = {
     "batonbus_schemas": 0,
     "batonbus.rules": 1,
     "batonbus.logs": 2,
+    "batonbus.secrecy": 2,
     "batonbus.wire": 2,
     "batonbus.run": 3,
     "batonbus.testing": 3,

@@ -5,13 +5,15 @@ A library configures nothing: without `configure` the usual rules of `logging` a
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import structlog
 from opentelemetry import trace
+
+from batonbus.secrecy import hide
 
 
 def add_trace(
@@ -25,12 +27,41 @@ def add_trace(
     return event
 
 
+def hide_secrets(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Every text of the event, masked: an error may quote what it was given."""
+    for key, value in event.items():
+        event[key] = _hidden(value)
+    return event
+
+
+def hide_rendered(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """What is there only when a line is written: a traceback, and what a library of others says."""
+    for key in event.keys() & {"event", "exception"}:
+        event[key] = _hidden(event[key])
+    return event
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {key: _hidden(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list):
+        return [_hidden(item) for item in cast("list[object]", value)]
+    return value
+
+
 _logger = logging.getLogger("batonbus")
 _bound: structlog.stdlib.BoundLogger = structlog.wrap_logger(
     _logger,
     processors=[
         structlog.contextvars.merge_contextvars,
         add_trace,
+        hide_secrets,
         structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
     ],
     wrapper_class=structlog.stdlib.BoundLogger,
@@ -91,6 +122,8 @@ def configure(level: str = "INFO", form: Literal["auto", "console", "json"] = "a
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     tail: list[Any] = (
         [
+            structlog.processors.format_exc_info,
+            hide_rendered,
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
         ]
         if console
@@ -98,6 +131,7 @@ def configure(level: str = "INFO", form: Literal["auto", "console", "json"] = "a
             structlog.processors.ExceptionRenderer(
                 structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
             ),
+            hide_rendered,
             structlog.processors.EventRenamer("message"),
             structlog.processors.JSONRenderer(serializer=_to_json),
         ]

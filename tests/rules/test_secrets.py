@@ -25,7 +25,7 @@ SECRETS = {
     "postgres://user:s3cretpw@host/db": "s3cretpw",
     "sk_live_4eC39HqLyjWDarjtT1zdp7dc": "4eC39HqLyjWDarjtT1zdp7dc",
     "SG.abcdefghij1234567890AB.abcdefghijklmnopqrstuvwxyz1234567890ABCDEFG": "abcdefghij12345678",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc123_-x": "eyJzdWIiOiIxIn0",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc123_-x": "abc123_-x",
     '{"client_secret": "abcd1234efgh"}': "abcd1234efgh",
     "AccountKey=" + "aB3+" * 21 + "aB==": "aB3+aB3+",
     "ACdeadbeef0123456789deadbeef012345": "ACdeadbeef",
@@ -73,6 +73,7 @@ def test_known_values_of_the_environment_are_found_by_value() -> None:
 def test_a_block_of_reasoning_is_taken_out(tag: str) -> None:
     assert mask(f"Done.<{tag}>hm,\nwell</{tag}> All of it.") == "Done. All of it."
     assert mask(f"Done.<{tag}>cut off") == "Done."
+    assert mask(f"<{tag}>all of it</{tag}>") == "[masked: reasoning]"
 
 
 def test_places_are_named_and_values_are_not() -> None:

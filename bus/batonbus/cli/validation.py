@@ -12,7 +12,8 @@ from msgspec import Struct
 from batonbus.cli.options import Json, new_app
 from batonbus.cli.output import Output, clean
 from batonbus.run.agent import BODY_TYPES
-from batonbus_schemas import InvalidMessageError, Violation, decode, read_handoff
+from batonbus.secrecy import find_in
+from batonbus_schemas import HandoffV1, InvalidMessageError, Violation, decode, read_handoff
 from batonbus_schemas.xml import Reading, read_dispatch, read_result
 
 KINDS = {str(cast("Any", it).__struct_config__.tag): it for it in BODY_TYPES}
@@ -89,12 +90,15 @@ def check(file: str, data: bytes) -> Checked:
             read = XML_READERS[kind.removeprefix(XML)]
             return Checked(file, kind, repairs=read(data.decode(errors="replace")).repairs)
         if kind in KINDS:
-            decode(data, KINDS[kind])
+            message: object = decode(data, cast("type[Struct]", KINDS[kind]))
         else:
-            read_handoff(data, sender="validate")
+            message = read_handoff(data, sender="validate")
+            # A raw document is named by its own paths, not by those of the envelope around it.
+            if kind != "envelope" and isinstance(message.body, HandoffV1):
+                message = cast("object", message.body.document)
+        return Checked(file, kind, tuple(find_in(message)))
     except InvalidMessageError as error:
         return Checked(file, kind, error.violations)
-    return Checked(file, kind)
 
 
 def guess_kind(data: bytes) -> str:

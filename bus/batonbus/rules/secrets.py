@@ -66,7 +66,7 @@ _GIVEN = re.compile(
 
 _SECRET_KEY = re.compile(rf"(?i)(?:^|[_-]){_NAME}$")
 _HEADER = re.compile(
-    r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<value>\S{6,})"
+    r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<value>[^\s\[]\S{5,})"
 )
 _PEM = re.compile(
     r"(?P<value>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
@@ -80,6 +80,7 @@ _RANDOM = re.compile(r"(?<![\w/+=.-])(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=
 _LONG = 24
 """Characters from which on a word may be a random token."""
 
+_REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 _THINKING = re.compile(
     r"<(think|thinking|analysis|reasoning|scratchpad)\b[^>]*>.*?(?:</\1\s*>|\Z)",
@@ -176,7 +177,9 @@ class _Detector(Struct, frozen=True):
             for match in pattern.finditer(text):
                 group = 1 if pattern.groups and len(match.group(1) or "") > 5 else 0
                 if any(map(str.isdigit, match.group(group))):
-                    yield Banned(self.kind, *match.span(group))
+                    # Some expressions end before the secret does.
+                    rest = _REST.match(text, match.end(group))
+                    yield Banned(self.kind, match.start(group), rest.end() if rest else 0)
 
 
 @functools.cache
@@ -220,7 +223,10 @@ def mask(text: str, known: Collection[str] = ()) -> str:
         if it.kind != "reasoning":
             parts.append(f"[masked: {it.kind}]")
         at = it.end
-    return "".join([*parts, text[at:]]) if parts else text
+    if not parts:
+        return text
+    clean = "".join([*parts, text[at:]])
+    return clean if clean.strip() else "[masked: reasoning]"
 
 
 def find_bans(message: object, known: Collection[str] = (), path: str = "$") -> list[Violation]:

@@ -16,6 +16,7 @@ from batonbus.rules.lineage import Position, Record, check_after, place
 from batonbus.run.arrivals import Arrival, RefusedError
 from batonbus.run.core import Core
 from batonbus.run.records import Records
+from batonbus.secrecy import find_in
 from batonbus_schemas import Delivery, Envelope, Settlement, Violation, decode, read_handoff
 
 
@@ -37,6 +38,7 @@ class Admission:
         )
         now = datetime.fromtimestamp(self._core.connection.server_time(), UTC)
         violations += check_deadline(envelope, now)
+        violations += find_in(envelope)
         if violations:
             raise RefusedError("the envelope is not admitted", tuple(violations))
         await self._check_capabilities(envelope)

@@ -24,6 +24,7 @@ from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
 from batonbus.run.telemetry import span
+from batonbus.secrecy import find_in, hide
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
@@ -90,6 +91,8 @@ class Client:
 
         Raises InvalidMessageError, ConflictError, MessageTooLargeError.
         """
+        if banned := find_in(envelope):
+            raise InvalidMessageError(tuple(banned))
         payload = encode(envelope)
         # Structs made in Python are not checked before they are read: say what is wrong at once.
         # And what was read is what a later send is compared with: lists are tuples there.
@@ -181,6 +184,7 @@ class Client:
             return False
         event = Event(sequence=chain.tail + 1, kind="cancelled", actor=self.actor, tail=chain.tail)
         step(chain, event)
+        reason = hide(reason)
         receipt = Receipt(handoff_id=chain.id, state="cancelled", by=self.actor, reason=reason)
         draft = Draft(
             # For its owner, so that the work stops; whoever waits sees it in the ledger.

@@ -20,6 +20,7 @@ from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.context import Context
 from batonbus.run.telemetry import span
+from batonbus.secrecy import hide, hide_in
 from batonbus.wire.feed import Received
 from batonbus.wire.ledger import Draft, Stored, read_received
 from batonbus.wire.publisher import LostRaceError
@@ -180,6 +181,7 @@ class Handling:
                 f"the handler returned {type(outcome).__name__}: return a TaskResult, "
                 "or result.then(role, body)"
             )
+        settlement = hide_in(settlement)
         payload = encode(settlement)
         # Structs made in Python are not checked before they are read, and then it is too late.
         decode(payload, Settlement)
@@ -306,8 +308,8 @@ def describe(error: BaseException) -> str:
 
 
 def clip(text: str) -> str:
-    """At most `ERROR_LIMIT` characters, all of which UTF-8 can hold."""
-    return text[:ERROR_LIMIT].encode(errors="replace").decode()
+    """At most `ERROR_LIMIT` characters, no secret among them, all of which UTF-8 can hold."""
+    return hide(text[: 10 * ERROR_LIMIT])[:ERROR_LIMIT].encode(errors="replace").decode()
 
 
 def is_last_attempt(lease: Lease) -> bool:

@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import ProxyTracerProvider, SpanKind
+from opentelemetry.trace import ProxyTracerProvider, SpanKind, Status, StatusCode
+
+from batonbus.secrecy import hide
 
 CARRIED = frozenset({"traceparent", "tracestate", "baggage"})
 
@@ -61,7 +63,19 @@ def _record(
 ) -> Generator[dict[str, str]]:
     parent = None if headers is None else read_context(headers)
     tracer = trace.get_tracer("batonbus")
-    with tracer.start_as_current_span(name, parent, kind, attributes):
+    with tracer.start_as_current_span(
+        name, parent, kind, attributes, record_exception=False, set_status_on_exception=False
+    ) as current:
         carrier: dict[str, str] = {}
         propagate.inject(carrier)
-        yield carrier
+        try:
+            yield carrier
+        except Exception as error:
+            # What the error says may quote a secret: so it is not recorded as it is.
+            said = hide(str(error))
+            current.add_event(
+                "exception",
+                {"exception.type": type(error).__qualname__, "exception.message": said},
+            )
+            current.set_status(Status(StatusCode.ERROR, said))
+            raise

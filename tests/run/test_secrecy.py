@@ -1,0 +1,159 @@
+"""Twenty canary secrets on every path: none is found in the store, in a log line or in a span."""
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from batonbus import Agent, Bounced, Context, Refuse, Sent, TryAgain
+from batonbus.logs import configure, log
+from batonbus.run.command import command_agent
+from batonbus_schemas import Dispatch, InvalidMessageError, TaskResult, Then
+
+pytestmark = pytest.mark.anyio
+
+CANARIES = [
+    "ghp_" + "cAn4" * 9,
+    "AKIACANARY4EXAMPLE99",
+    "glpat-canary7890abcdefghij",
+    "xoxb-123456789012-canaryabcdef",
+    "sk_live_canary4HqLyjWDarjtT1zd7",
+    "sk-ant-api03-caNARY123456789ghijklmnoPQRS",
+    "tvly-CANARY0123456789abcdef",
+    "eyJjYW5hcnkiOiJIUzI1NiJ9.eyJjYW5hcnkiOiIxIn0.canary4_-x",
+    "SG.canary78901234567890AB.canarylmnopqrstuvwxyz1234567890ABCDEFGHIJKL",
+    "ACcanary0123456789canary0123456789",
+    "API_KEY=caNary7Zr0xT1mNq",
+    "password is canary2-Prod!",
+    "DB_PASSWORD: canary9kkkkkk",
+    "client_secret='canary8Secret'",
+    "access_token=canary3abcdefg",
+    "Authorization: Basic Y2FuYXJ5OnBhc3M5",
+    "Authorization: Bearer canary5abcdefgh",
+    "postgres://user:canary6pw@host/db",
+    "-----BEGIN RSA PRIVATE KEY-----\ncanary0MIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
+    "<think>canary1 raw reasoning</think>",
+]
+NEEDLES = [
+    it.encode() for it in ("canary", "cAn4", "CANARY", "caNARY", "caNary", "Y2FuYXJ5", "jYW5")
+]
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield exporter
+    provider.shutdown()
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """All that is logged, as a process of ours logs it, with tracebacks."""
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", text)
+    configure("DEBUG", "json")
+    return text
+
+
+def teller() -> Agent:
+    """Tells the canary that its brief numbers, in the way that the brief says."""
+    agent = Agent("teller", slots=20)
+
+    @agent.handles
+    async def tell(task: Dispatch, ctx: Context) -> TaskResult | Then:
+        way, number = task.brief.split()
+        canary = CANARIES[int(number)]
+        match way:
+            case "result":
+                return TaskResult.passed(what=f"Found {canary}", why=canary, caution=canary)
+            case "then":
+                following = Dispatch(brief=f"result {number}")
+                return TaskResult.passed(what=f"Told {canary}").then("teller", following)
+            case "refuse":
+                raise Refuse(f"no: {canary}")
+            case "again":
+                raise TryAgain(canary, after=0.01)
+            case _:
+                raise RuntimeError(canary)
+
+    return agent
+
+
+def store_of(bus: Any) -> bytes:
+    folder: Path = bus.server.store
+    return b"".join(it.read_bytes() for it in folder.rglob("*") if it.is_file())
+
+
+async def end_of(sent: Sent) -> str:
+    try:
+        return (await sent.result()).summary
+    except Bounced as error:
+        return str(error)
+
+
+async def test_no_canary_is_found_in_store_logs_or_spans(
+    open_bus: Any, spans: InMemorySpanExporter, logged: io.StringIO
+) -> None:
+    script = f"echo '{CANARIES[0]}' >&2; exit 3"
+    printer = command_agent("printer", ["sh", "-c", script])
+    async with open_bus(teller(), printer, limit=60) as bus:
+        sent: list[Sent] = []
+        for number, canary in enumerate(CANARIES):
+            with pytest.raises(InvalidMessageError) as refused:
+                await bus.send("teller", Dispatch(brief="x", attention=f"use {canary}"))
+            assert canary not in str(refused.value)
+            assert "$.body.attention" in str(refused.value)
+            for way in ("result", "then", "refuse", "fail", "again"):
+                sent.append(await bus.send("teller", f"{way} {number}"))
+        sent.append(await bus.send("printer", "x"))
+        ends = [await end_of(it) for it in sent]
+        cancelled = await bus.send("nobody", "x")
+        assert await cancelled.cancel("because API_KEY=caNary7Zr0xT1mNq")
+        store = store_of(bus)
+    said, heard = logged.getvalue().encode(), "".join(ends).encode()
+    recorded = "".join(it.to_json() for it in spans.get_finished_spans()).encode()
+    assert b"masked" in store
+    assert b"process teller" in recorded
+    assert b"RuntimeError" in said
+    assert b"[masked: " in said
+    for needle in NEEDLES:
+        assert needle not in store, needle
+        assert needle not in said, needle
+        assert needle not in heard, needle
+        assert needle not in recorded, needle
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_logged_traceback_is_masked(
+    form: Literal["json", "console"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure("DEBUG", form)
+    try:
+        raise RuntimeError(CANARIES[10])
+    except RuntimeError as error:
+        log.exception("it.failed", error=repr(error), nested={"list": [CANARIES[11]]})
+    said = capsys.readouterr().err
+    assert "[masked: named secret]" in said
+    assert "caNary" not in said
+    assert "canary2" not in said
+
+
+async def test_a_secret_of_a_foreign_writer_is_refused_with_its_place_alone(
+    open_bus: Any, bounce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that went past the sender's own check."""
+    monkeypatch.setattr("batonbus.run.client.find_in", lambda _message: [])
+    async with open_bus(teller()) as bus:
+        error = await bounce(await bus.send("teller", Dispatch(brief="x", attention=CANARIES[0])))
+    (violation,) = error.receipt.violations
+    assert violation.path == "$.body.attention"
+    assert CANARIES[0] not in str(error)
