@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import time
+from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from subprocess import DEVNULL
 from typing import Any
@@ -82,12 +84,13 @@ async def test_a_wrong_password_is_told_as_such_and_not_shown() -> None:
 
 
 @asynccontextmanager
-async def pretend_server(version: str) -> AsyncGenerator[str]:
-    """As much of a NATS server as a connect needs."""
+async def pretend_server(version: str, *, more: bytes = b"") -> AsyncGenerator[str]:
+    """As much of a NATS server as a connect needs; `more` is what it says of itself besides."""
 
     async def greet(stream: SocketStream) -> None:
         async with stream:
-            await stream.send(b'INFO {"version":"%s","max_payload":1}\r\n' % version.encode())
+            said = b'INFO {"version":"%s","max_payload":1%s}\r\n'
+            await stream.send(said % (version.encode(), more))
             async for data in stream:
                 if b"PING" in data:
                     await stream.send(b"PONG\r\n")
@@ -111,6 +114,35 @@ async def test_a_server_that_is_too_old_is_refused_with_its_version() -> None:
 async def test_the_first_server_that_is_new_enough_is_taken() -> None:
     async with pretend_server("2.11.0") as url, connect(url, "asker") as connection:
         assert connection.client.is_connected
+
+
+@pytest.mark.parametrize(
+    ("said", "open_at"),
+    [
+        (b"", None),  # we came by loopback
+        (b',"host":"127.0.0.1"', None),
+        (b',"host":"0.0.0.0"', "0.0.0.0"),
+        (b',"host":"0.0.0.0","auth_required":true', None),
+        (b',"host":"10.1.2.3","tls_verify":true', None),
+        (b',"host":"nats.example"', "nats.example"),
+    ],
+)
+async def test_a_server_that_lets_anybody_in_from_elsewhere_is_known(
+    said: bytes, open_at: str | None
+) -> None:
+    async with pretend_server("2.14.0", more=said) as url, connect(url, "asker") as connection:
+        assert connection.open_at == open_at
+
+
+async def test_a_real_server_says_whether_it_wants_credentials(server_with: Any) -> None:
+    with server_with("") as address, server_with("authorization { token: x }") as guarded:
+        async with connect(f"nats://{address}", "asker") as connection:
+            assert connection.open_at is None
+            connection.client._server_info["host"] = "::"
+            assert connection.open_at == "::"
+        async with connect(f"nats://x@{guarded}", "asker") as connection:
+            connection.client._server_info["host"] = "::"
+            assert connection.open_at is None
 
 
 async def test_a_connection_has_an_inbox_of_its_own(wire: Any) -> None:
@@ -257,6 +289,35 @@ async def test_it_is_not_connected_while_the_server_is_away_and_counts_from_its_
             await connection.api("INFO")
     finally:
         await server.stop()
+
+
+async def test_a_fleet_comes_back_to_its_server_soon_and_not_in_one_instant(
+    tmp_path: Any, until: Any
+) -> None:
+    server = EmbeddedServer(tmp_path, free_port())
+    await server.start()
+    try:
+        async with AsyncExitStack() as stack:
+            fleet = [
+                await stack.enter_async_context(connect(server.url, f"agent-{number}"))
+                for number in range(30)
+            ]
+            await server.stop()
+            await until(lambda: not any(it.connected_for for it in fleet))
+            await server.start()
+            began = time.monotonic()
+            await until(lambda: all(it.session == 1 and it.connected_for for it in fleet), limit=10)
+            back = [time.monotonic() - it.connected_for - began for it in fleet]
+            for it in fleet:
+                await it.api("INFO")
+    finally:
+        await server.stop()
+    assert max(back) < 10
+    # No tenth of the fleet's return holds the half of it.
+    crowds = Counter(round((it - min(back)) / (max(back) - min(back)) * 9) for it in back)
+    assert max(crowds.values()) <= 15
+    waits = [float(it.client.options["reconnect_time_wait"]) for it in fleet]
+    assert max(waits) - min(waits) > 0.1
 
 
 @pytest.mark.faults

@@ -177,7 +177,7 @@ async def test_who_may_not_publish_is_told_at_once_and_goes_on(
             with anyio.fail_after(2), pytest.raises(BusUnavailableError) as caught:
                 await asker.ledger.append(forged, tail=0)
             problem = "the server does not let Asker publish to"
-            assert str(caught.value) == f"{problem} {forged.subject}: see its permissions"
+            assert str(caught.value) == f"{problem} {forged.subject}: see its user's permissions"
             assert await asker.ledger.append(asker.draft(actor="Asker"), tail=0) == 1
 
 

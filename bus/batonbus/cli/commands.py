@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Entry] = {
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
     "policy": Entry("batonbus.cli.policy", "Show or check the context policy of a fleet."),
     "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),
+    "topology": Entry("batonbus.cli.topology", "Print what an operator makes on the server."),
     "work": Entry("batonbus.cli.work", "Run real work items, from a request to commits."),
     "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),
 }

@@ -9,7 +9,7 @@ import typer
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table
 from batonbus.cli.running import run, start_logs
-from batonbus.run.discovery import find_fleet, find_url, local_url
+from batonbus.run.discovery import MONITORING_VARIABLE, find_fleet, find_url, local_url
 from batonbus.run.doctor import examine
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -22,7 +22,7 @@ def doctor(
     monitoring: Annotated[
         str | None,
         typer.Option(
-            envvar="BATONBUS_MONITORING_URL",
+            envvar=MONITORING_VARIABLE,
             metavar="URL",
             help="Address of the server's own monitoring, such as http://127.0.0.1:8222.",
             show_default=False,
@@ -35,7 +35,9 @@ def doctor(
 ) -> None:
     """Check whether the bus can do its work, and say what to do where it cannot.
 
-    Changes nothing. Exits with 0 only while nothing fails; warnings are allowed.
+    Exits with 0 only while nothing fails; warnings are allowed. Changes
+    nothing, but stores one empty message that is no event: only a write shows
+    that the disk is not full.
 
     \b
     Examples:

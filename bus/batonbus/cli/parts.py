@@ -1,5 +1,6 @@
 """`batonbus run`: one process of the bus."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -12,7 +13,8 @@ from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_lo
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.run.core import Core, open_core
-from batonbus.run.discovery import find_fleet, find_url
+from batonbus.run.discovery import MONITORING_VARIABLE, find_fleet, find_url
+from batonbus.run.doctor import warn_at_start
 from batonbus.run.receipt_keeper import ReceiptKeeper
 from batonbus.run.window_manager import WindowManager
 
@@ -72,4 +74,6 @@ def _run(
 
 async def _keep(part: str, url: str, fleet: str) -> None:
     async with open_core(url, part, fleet=fleet) as core:
+        monitoring = os.environ.get(MONITORING_VARIABLE)
+        await warn_at_start(core.connection, fleet, monitoring=monitoring)
         await PARTS[part](core).run()

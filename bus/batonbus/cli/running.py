@@ -19,8 +19,11 @@ from batonbus_schemas import InvalidMessageError
 GARBAGE_THRESHOLD = 100_000
 """Objects that may be made before the young ones are looked through; Python's own is 700."""
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+BY_SIGNAL = 128
+"""Added to a signal's number, an exit code as shells have it."""
+
+INTERRUPTED = BY_SIGNAL + signal.SIGINT
+"""Exit code after Ctrl-C."""
 
 
 def start_logs(level: Level | None, default: Level) -> None:
@@ -66,27 +69,26 @@ def known_errors(error: BaseException) -> list[str]:
 
 
 async def run_until_signal(work: Callable[[anyio.Event], Awaitable[None]]) -> int:
-    """Run `work` until it returns. SIGINT or SIGTERM sets its event, a second one cancels it; the
-    exit code is then 1."""
-    stop, stop_now = anyio.Event(), anyio.Event()
+    """Run `work` until it returns. SIGINT or SIGTERM sets its event; a second one cancels it, and
+    gives the exit code that shells have for its signal: 130 or 143."""
+    stop = anyio.Event()
+    code = 0
+
+    async def watch_signals() -> None:
+        nonlocal code
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                log.info("stop.requested", signal=number.name, again=stop.is_set())
+                if stop.is_set():
+                    code = BY_SIGNAL + number
+                    tasks.cancel_scope.cancel()
+                stop.set()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch_signals, stop, stop_now)
-        tasks.start_soon(_cancel_when, stop_now, tasks.cancel_scope)
+        tasks.start_soon(watch_signals)
         await work(stop)
         tasks.cancel_scope.cancel()
-    return 1 if stop_now.is_set() else 0
-
-
-async def _watch_signals(first: anyio.Event, second: anyio.Event) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            log.info("stop.requested", signal=number.name, again=first.is_set())
-            (second if first.is_set() else first).set()
-
-
-async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
+    return code
 
 
 async def run_and_cancel(work: Callable[[], Coroutine[Any, Any, None]], stop: anyio.Event) -> None:

@@ -11,8 +11,11 @@ import typer
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, new_app
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, run_until_signal, start_logs
+from batonbus.rules.chain import OPERATOR
 from batonbus.run.discovery import STATE_FOLDER, find_fleet
+from batonbus.run.doctor import warn_at_start
 from batonbus.run.supervisor import local_bus
+from batonbus.wire.connection import connect
 
 app = new_app()
 
@@ -50,8 +53,10 @@ def up(
     output = Output(as_json)
 
     async def work(stop: anyio.Event) -> None:
-        folder = Path.cwd()
-        async with local_bus(folder, fleet=fleet or find_fleet(), port=port) as url:
+        folder, name = Path.cwd(), fleet or find_fleet()
+        async with local_bus(folder, fleet=name, port=port) as url:
+            async with connect(url, OPERATOR) as connection:
+                await warn_at_start(connection, name, embedded=True)
             output.emit({"url": url, "state": str(folder / STATE_FOLDER)})
             if not as_json:
                 typer.echo(url)

@@ -18,6 +18,10 @@ SECURE_VERSIONS = {(2, 11): 16, (2, 12): 7, (2, 14): 0}
 """The first patch of each line without known holes; a newer line is secure from its start."""
 
 
+SKEW_ALLOWED = 5.0
+"""Seconds that our clock and the server's may differ."""
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """One thing that was checked: how it is, and what to do about it if something is."""
 
@@ -33,7 +37,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     `parts` are its streams and consumers by name: the settings that differ, or None where it is
     missing. `pulls` are the window managers' requests that wait, `sync` is how often the server
     writes to its disk (`always`, or seconds), None where `sync_unknown` says why that is not known.
-    `jetstream` and `keeper` are why there is none, if so.
+    `jetstream` and `keeper` are why there is none, if so, `unwritten` is why the ledger stores
+    nothing. `open_at` is the address at which anybody may come in without credentials, `skew` is
+    how many seconds the server's clock is ahead of ours.
     """
 
     address: str
@@ -47,13 +53,32 @@ class Facts(Struct, frozen=True, kw_only=True):
     agents: tuple[Presence, ...] = ()
     sync: str | None = None
     sync_unknown: str = ""
+    open_at: str | None = None
+    skew: float = 0.0
+    unwritten: str | None = None
 
 
 def diagnose(facts: Facts) -> list[Finding]:
     """What to say of each thing, in an order in which a failed one explains those behind it."""
     if facts.jetstream is not None:
-        return [_server(facts), _payload(facts), _jetstream(facts)]
+        return [_server(facts), _access(facts), _payload(facts), _jetstream(facts)]
     return [check(facts) for check in _CHECKS]
+
+
+def concerns(facts: Facts) -> list[Finding]:
+    """What is no reason not to start, and must be said when a process of the bus does."""
+    checks = [_server, _access] + ([_sync] if facts.sync is not None else [])
+    return [it for it in (check(facts) for check in checks) if it.status != "ok"]
+
+
+def payload_problem(limit: int) -> str | None:
+    """Why a server with this `max_payload` cannot carry every handoff; None where it can."""
+    if limit >= PAYLOAD_NEEDED:
+        return None
+    return (
+        f"the server's max_payload is {limit:,} bytes, and a handoff with its window may need "
+        f"{PAYLOAD_NEEDED:,}: set max_payload: 1MB in its configuration"
+    )
 
 
 def _ok(name: str, detail: str) -> Finding:
@@ -80,6 +105,17 @@ def _server(facts: Facts) -> Finding:
         "server",
         f"{detail} has known security holes",
         "use 2.11.16, 2.12.7, 2.14.0 or newer",
+    )
+
+
+def _access(facts: Facts) -> Finding:
+    if facts.open_at is None:
+        return _ok("access", "only with credentials, or from its own machine")
+    return _warn(
+        "access",
+        f"the server lets anybody in at {facts.open_at}, without credentials: who reaches it "
+        "reads and writes everything",
+        "give it users (see deploy/nats-server.conf), or let it listen on 127.0.0.1",
     )
 
 
@@ -112,6 +148,29 @@ def _topology(facts: Facts) -> Finding:
             "change it on the server, or give this bus a fleet name of its own",
         )
     return _ok("ledger", f"{len(facts.parts)} streams and consumers are as needed")
+
+
+def _writes(facts: Facts) -> Finding:
+    if facts.unwritten is None:
+        return _ok("writes", "the ledger stores what is written to it")
+    return _fail(
+        "writes",
+        f"the ledger stores nothing: {facts.unwritten}",
+        "see the server's log; where its disk is full, make space, then restart it: it stores "
+        "nothing more before",
+    )
+
+
+def _clock(facts: Facts) -> Finding:
+    if abs(facts.skew) <= SKEW_ALLOWED:
+        return _ok("clock", f"within {SKEW_ALLOWED:g} s of the server's")
+    way = "ahead of" if facts.skew > 0 else "behind"
+    return _warn(
+        "clock",
+        f"the server's clock is {abs(facts.skew):,.1f} s {way} ours: nothing of the bus goes by "
+        "ours, but a deadline that is set by it is that far off",
+        "synchronize both clocks (NTP)",
+    )
 
 
 def _window_manager(facts: Facts) -> Finding:
@@ -163,11 +222,14 @@ def _sync(facts: Facts) -> Finding:
 
 _CHECKS: tuple[Callable[[Facts], Finding], ...] = (
     _server,
+    _access,
     _payload,
     _jetstream,
     _topology,
+    _writes,
     _window_manager,
     _keeper,
     _agents,
     _sync,
+    _clock,
 )

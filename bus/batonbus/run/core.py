@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.chain import OPERATOR
-from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.rules.diagnosis import payload_problem
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError, TopologyError
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
@@ -42,6 +43,8 @@ async def open_core(
     closes the connection for good.
     """
     async with connect(url, actor) as connection, Publisher(connection) as publisher:
+        if problem := payload_problem(connection.client.max_payload):
+            raise TopologyError(problem)
         core = Core(
             connection,
             Ledger(connection, publisher, fleet),

@@ -10,6 +10,9 @@ from batonbus.wire.subjects import is_token
 
 STATE_FOLDER = ".batonbus"
 
+MONITORING_VARIABLE = "BATONBUS_MONITORING_URL"
+"""Names the http address of the server's own monitoring."""
+
 
 def address_file(folder: Path) -> Path:
     """The file in which `batonbus up` keeps its address."""

@@ -1,4 +1,5 @@
-"""Looking at a bus without touching it; `rules.diagnosis` judges what is seen."""
+"""Looking at a bus, and writing one message that counts for nothing; `rules.diagnosis` judges what
+is seen."""
 
 import time
 import urllib.request
@@ -9,14 +10,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from batonbus.logs import log
 from batonbus.rules.chain import OPERATOR
-from batonbus.rules.diagnosis import Facts, Finding, diagnose
+from batonbus.rules.diagnosis import Facts, Finding, concerns, diagnose
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.run.asking import ask_hello
 from batonbus.wire.connection import Connection, connect
+from batonbus.wire.probe import probe_ledger
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.server import SYNC_INTERVAL
+from batonbus.wire.subjects import stream_name
 from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER, Found, inspect_topology
 from batonbus_schemas import Presence
 
@@ -47,7 +51,7 @@ async def examine(
     try:
         async with connect(url, OPERATOR) as connection:
             return diagnose(await _look(connection, fleet, monitoring, embedded))
-    except BusUnavailableError as error:
+    except (BusUnavailableError, NoAnswerError) as error:
         what, _, advice = str(error).partition(": ")
         return [Finding(name="server", status="fail", detail=what, advice=advice)]
 
@@ -55,26 +59,20 @@ async def examine(
 async def _look(
     connection: Connection, fleet: str, monitoring: str | None, embedded: bool
 ) -> Facts:
-    version = connection.client.connected_server_version
-    facts = Facts(
-        address=connection.address,
-        version=(version.major, version.minor, version.patch),
-        max_payload=connection.client.max_payload,
-        fleet=fleet,
-    )
+    facts = _look_at_server(connection, fleet)
     try:
         await connection.api("INFO")
     except (BusUnavailableError, NoAnswerError) as error:
         return replace(facts, jetstream=str(error))
     parts = await _look_at_parts(connection, fleet)
-    manager = parts.get(WINDOW_MANAGER_CONSUMER)
-    sync, why_unknown = None, "no monitoring address is given"
-    if monitoring is not None:
-        sync, why_unknown = await anyio.to_thread.run_sync(read_sync, monitoring)
-    elif embedded:
-        sync = SYNC_INTERVAL
+    manager, ledger = parts.get(WINDOW_MANAGER_CONSUMER), parts[stream_name(fleet)]
+    # Before anything else takes its time: the answer of just now told the server's.
+    skew = connection.server_time() - time.time() if ledger else 0.0
+    sync, why_unknown = await _look_at_disk(monitoring, embedded)
     return replace(
         facts,
+        skew=skew,
+        unwritten=await _write(connection, fleet) if ledger else None,
         parts={name: it and it.differing for name, it in parts.items()},
         pulls=manager.waiting if manager else 0,
         keeper=await _ask_keeper(connection, fleet),
@@ -82,6 +80,43 @@ async def _look(
         sync=sync,
         sync_unknown=why_unknown,
     )
+
+
+def _look_at_server(connection: Connection, fleet: str) -> Facts:
+    version = connection.client.connected_server_version
+    return Facts(
+        address=connection.address,
+        version=(version.major, version.minor, version.patch),
+        max_payload=connection.client.max_payload,
+        fleet=fleet,
+        open_at=connection.open_at,
+    )
+
+
+async def _look_at_disk(monitoring: str | None, embedded: bool) -> tuple[str | None, str]:
+    """As `read_sync`."""
+    if monitoring is not None:
+        return await anyio.to_thread.run_sync(read_sync, monitoring)
+    return (SYNC_INTERVAL, "") if embedded else (None, "no monitoring address is given")
+
+
+async def warn_at_start(
+    connection: Connection, fleet: str, *, monitoring: str | None = None, embedded: bool = False
+) -> None:
+    """Log what a process of the bus can start with, and whoever runs it must know. Arguments as of
+    `examine`; what cannot be known is left to the doctor."""
+    sync, _ = await _look_at_disk(monitoring, embedded)
+    for it in concerns(replace(_look_at_server(connection, fleet), sync=sync)):
+        log.warning(f"{it.name}.unsafe", detail=it.detail, advice=it.advice)
+
+
+async def _write(connection: Connection, fleet: str) -> str | None:
+    """Why the ledger does not store what is written to it, if so."""
+    try:
+        await probe_ledger(connection, fleet)
+    except (BusUnavailableError, NoAnswerError) as error:
+        return str(error)
+    return None
 
 
 async def _look_at_parts(connection: Connection, fleet: str) -> dict[str, Found | None]:

@@ -1,12 +1,16 @@
 """One connection to NATS, kept for ever, and closed only by us or with a clear error."""
 
 import asyncio
+import os
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from importlib.util import find_spec
+from ipaddress import ip_address
+from pathlib import Path
 
 import anyio
 import msgspec
@@ -24,6 +28,10 @@ from batonbus.wire.subjects import check_token
 
 MINIMUM_SERVER = (2, 11)
 """Older servers ignore the compare-and-set's subject filter without a word."""
+
+CREDENTIALS_VARIABLE = "BATONBUS_CREDS"
+"""Names the .creds file that every process of ours logs in with, where the server wants a JWT. A
+user and password, or a token, stand in the address."""
 
 PING_INTERVAL = 5
 """Seconds. A connection that leaves two pings without an answer is given up and made again: one
@@ -49,6 +57,16 @@ class ApiError(BusUnavailableError):
     def temporary(self) -> bool:
         """Whether the same request may be answered in a moment."""
         return self.code == 503
+
+
+class DeniedError(BusUnavailableError):
+    """The server does not let this actor publish to a subject, or ask there."""
+
+    def __init__(self, actor: str, subject: str) -> None:
+        self.subject = subject
+        super().__init__(
+            f"the server does not let {actor} publish to {subject}: see its user's permissions"
+        )
 
 
 class ServiceError(BusUnavailableError):
@@ -80,6 +98,7 @@ class Connection:
         self._connected_since: float | None = None
         self._when_lost: list[Callable[[], None]] = []
         self._when_denied: list[Callable[[str], None]] = []
+        self._asking: list[tuple[str, anyio.CancelScope]] = []
         self._clock: tuple[float, float] | None = None
 
     @property
@@ -101,6 +120,18 @@ class Connection:
             self.client.connected_url.geturl() if self.client.connected_url else ""
         )
 
+    @property
+    def open_at(self) -> str | None:
+        """Where the server lets anybody in who is not on its machine, without credentials; None
+        where it does not."""
+        said = self.client._server_info  # pyright: ignore[reportPrivateUsage] - has no public name
+        if said.get("auth_required") or said.get("tls_verify"):
+            return None
+        url = self.client.connected_url
+        # We may have come by loopback while it listens everywhere, or through a tunnel.
+        hosts = (str(said.get("host") or ""), (url and url.hostname) or "")
+        return next((it for it in hosts if it and not _is_loopback(it)), None)
+
     def connected(self) -> None:
         """Connected, maybe again: what was known of the others before is not known any more."""
         self._connected_since = time.monotonic()
@@ -121,6 +152,9 @@ class Connection:
         if denied := _DENIED.search(str(error)):
             for call in self._when_denied:
                 call(denied[1])
+            for subject, scope in self._asking:
+                if subject == denied[1]:
+                    scope.cancel()
 
     def disconnected(self) -> None:
         """Away, until it is connected again."""
@@ -161,10 +195,11 @@ class Connection:
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
         """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once
-        where nobody serves the subject, and BusUnavailableError where a service says no or the
-        connection is closed."""
+        where nobody serves the subject; DeniedError where the server does not let us ask there, and
+        BusUnavailableError where a service says no or the connection is closed."""
         try:
-            answer = await self.client.request(subject, payload, timeout=timeout)
+            with self._unless_denied(subject):
+                answer = await self.client.request(subject, payload, timeout=timeout)
         except NoRespondersError as error:
             raise NoAnswerError(f"nobody answers {subject}") from error
         except NatsTimeoutError as error:
@@ -177,8 +212,23 @@ class Connection:
             raise ServiceError(problem, answer.data.decode(errors="replace"))
         return answer.data
 
+    @contextmanager
+    def _unless_denied(self, subject: str) -> Generator[None]:
+        """A question that the server does not pass on is answered to nobody: end the block when it
+        says so. Raises DeniedError."""
+        asking = (subject.lower(), anyio.CancelScope())
+        self._asking.append(asking)
+        try:
+            with asking[1] as scope:
+                yield
+        finally:
+            self._asking.remove(asking)
+        if scope.cancelled_caught:
+            raise DeniedError(self.actor, subject)
+
     async def api(self, verb: str, body: object = None, *, timeout: float = 5.0) -> bytes:
-        """A JetStream API request. Raises ApiError where it answers with one, or NoAnswerError."""
+        """A JetStream API request. Raises ApiError where it answers with one, DeniedError where we
+        may not ask it, or NoAnswerError."""
         payload = b"" if body is None else msgspec.json.encode(body)
         data = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
         error = msgspec.json.decode(data, type=_Answer).error
@@ -211,6 +261,13 @@ class Connection:
             f"NATS closed the connection of {self.actor} for good ({self.client.last_error}): "
             "look at the server's log for the reason, then start this process again"
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def without_credentials(url: str) -> str:
@@ -260,6 +317,7 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
         with anyio.fail_after(connect_timeout):
             await client.connect(
                 url,
+                user_credentials=_find_credentials(),
                 name=f"batonbus {connection.actor}",
                 inbox_prefix=f"_INBOX_{connection.actor}",
                 # Jitter: a fleet that lost its server must not come back in one instant.
@@ -279,6 +337,23 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
             f"cannot connect to NATS at {without_credentials(url)} ({client.last_error or error}): "
             "start a server with `batonbus up`, or set BATONBUS_URL"
         ) from error
+
+
+def _find_credentials() -> str | None:
+    """The file with our user's JWT and seed, if one is named. Raises BusUnavailableError."""
+    path = os.environ.get(CREDENTIALS_VARIABLE)
+    if not path:
+        return None
+    if find_spec("nkeys") is None:
+        raise BusUnavailableError(
+            f"{CREDENTIALS_VARIABLE} names {path}, and the package that signs with it is not "
+            "installed: pip install 'batonbus[creds]'"
+        )
+    if not Path(path).is_file():
+        raise BusUnavailableError(
+            f"{CREDENTIALS_VARIABLE} names {path}, which is no file: name the .creds file of a user"
+        )
+    return path
 
 
 def _check_version(client: Client) -> None:

@@ -22,7 +22,7 @@ from batonbus.rules.errors import (
     MessageTooLargeError,
     NoAnswerError,
 )
-from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.connection import ApiError, Connection, DeniedError
 
 LOST_RACE = frozenset({10071, 10164})
 """Error codes of a lost compare-and-set; the second one is a cluster's, without a number."""
@@ -125,13 +125,14 @@ class Publisher:
         self._fail_all(NoAnswerError, "the connection was lost before an answer came")
 
     def _deny(self, denied: str) -> None:
-        problem = f"the server does not let {self._connection.actor} publish to {denied}"
-        self._fail_all(BusUnavailableError, f"{problem}: see its permissions", denied)
-
-    def _fail_all(self, kind: type[BatonbusError], problem: str, only: str = "") -> None:
-        """Tell all who wait, or those who publish to one subject (in lower case)."""
         for _, future, subject in self._waiting.values():
-            if not future.done() and only in {"", subject.lower()}:
+            if not future.done() and denied == subject.lower():
+                future.set_exception(DeniedError(self._connection.actor, subject))
+
+    def _fail_all(self, kind: type[BatonbusError], problem: str) -> None:
+        """Tell all who wait."""
+        for _, future, _ in self._waiting.values():
+            if not future.done():
                 future.set_exception(kind(problem))
 
     def _sweep(self) -> None:

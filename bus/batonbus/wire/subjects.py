@@ -98,6 +98,11 @@ def chain_filter(fleet: str, handoff_id: UUID) -> str:
     return f"{_handoffs(fleet)}.{handoff_id}.>"
 
 
+def probe_subject(fleet: str) -> str:
+    """A subject of the ledger that is none of a chain: whoever reads events passes it over."""
+    return f"{_handoffs(fleet)}.probe"
+
+
 def kind_filter(fleet: str, kind: Kind) -> str:
     """Every event of one kind."""
     return f"{_handoffs(fleet)}.*.{kind}.>"

@@ -12,7 +12,7 @@ import msgspec
 from batonbus.logs import log
 from batonbus.rules.errors import TopologyError
 from batonbus.rules.settings import Settings
-from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.connection import ApiError, Connection, DeniedError
 from batonbus.wire.subjects import (
     all_events,
     check_token,
@@ -54,6 +54,30 @@ class _Page(msgspec.Struct):
 
 
 _decode_info = msgspec.json.Decoder(_Info).decode
+
+
+class Making(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the JetStream API that makes something; `verb` stands behind `$JS.API.`."""
+
+    verb: str
+    body: Mapping[str, Any]
+
+    @property
+    def subject(self) -> str:
+        """Where it is asked for."""
+        return f"$JS.API.{self.verb}"
+
+
+def stream_making(config: Mapping[str, Any]) -> Making:
+    """What makes a stream."""
+    return Making(verb=f"STREAM.CREATE.{config['name']}", body=config)
+
+
+def consumer_making(stream: str, config: Mapping[str, Any]) -> Making:
+    """What makes a consumer. Not an "update", which would silently change one that is there; two
+    makers at once ask for the same, so the second finds its wish fulfilled."""
+    body = {"stream_name": stream, "config": config, "action": "create"}
+    return Making(verb=f"CONSUMER.CREATE.{stream}.{config['name']}", body=body)
 
 
 def role_consumer(addressee: str) -> str:
@@ -264,7 +288,7 @@ async def _ensure_stream(connection: Connection, config: dict[str, Any]) -> None
 
 
 async def _create(connection: Connection, config: dict[str, Any]) -> None:
-    await connection.api(f"STREAM.CREATE.{config['name']}", config)
+    await _make(connection, stream_making(config), f"stream {config['name']}")
     log.info("stream.created", stream=config["name"])
 
 
@@ -272,13 +296,22 @@ async def _ensure_consumer(connection: Connection, stream: str, config: dict[str
     name = config["name"]
     info = await _info(connection, f"CONSUMER.INFO.{stream}.{name}", CONSUMER_NOT_FOUND)
     if info is None:
-        # "create" would silently keep an existing consumer's other settings; two starters at once
-        # ask for the same ones, so the second finds its wish fulfilled.
-        body = {"stream_name": stream, "config": config, "action": "create"}
-        await connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
+        await _make(connection, consumer_making(stream, config), f"consumer {name} of {stream}")
         log.info("consumer.created", stream=stream, consumer=name)
     else:
         _compare(f"consumer {name} of {stream}", config, info.config)
+
+
+async def _make(connection: Connection, making: Making, what: str) -> None:
+    """Raises TopologyError where the server does not let us: then an operator must."""
+    try:
+        await connection.api(making.verb, making.body)
+    except DeniedError as error:
+        raise TopologyError(
+            f"{what} is missing, and the server does not let {connection.actor} make it (it may "
+            f"not publish to {error.subject}): let an operator make what "
+            "`batonbus topology` prints, or give this user that permission"
+        ) from error
 
 
 async def _info(connection: Connection, verb: str, missing: int) -> _Info | None:
