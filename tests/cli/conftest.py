@@ -81,11 +81,11 @@ class Running:
             self.process.send_signal(number)
         return self.wait()
 
-    def end_at_once(self) -> int:
-        """Send SIGTERM twice, and give the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def end_at_once(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal twice, and give the exit code."""
+        self.process.send_signal(number)
         self.hear("stop.requested")
-        return self.end()
+        return self.end(number)
 
     def wait(self) -> int:
         """The exit code; all of its output has been read then."""
@@ -127,6 +127,14 @@ class Shell:
             text=True,
             timeout=LIMIT,
         )
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether a process runs; one that nobody has waited for yet does not."""
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+        return state != "Z"
 
     def pipe(
         self, arguments: str, reader: str, *, folder: Path

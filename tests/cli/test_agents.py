@@ -2,7 +2,10 @@
 
 import json
 import signal
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,45 @@ async def work(task: Dispatch, ctx: Context) -> TaskResult:
     await anyio.sleep_forever()
     return TaskResult.passed("never")
 """
+
+
+class Between:
+    """Stands between one client and a server, and can say something in the server's name."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"nats://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._client: socket.socket | None = None
+
+    def __enter__(self) -> "Between":
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        if self._client is not None:
+            self._client.close()
+
+    def say(self, words: bytes) -> None:
+        assert self._client is not None
+        self._client.sendall(words)
+
+    def _serve(self) -> None:
+        self._client, _ = self._listener.accept()
+        server = socket.create_connection(("127.0.0.1", self._port))
+        threading.Thread(target=pump, args=(self._client, server), daemon=True).start()
+        pump(server, self._client)
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    """Pass on what comes, until one side ends."""
+    try:
+        while data := source.recv(65_536):
+            target.sendall(data)
+    except OSError:
+        pass
+    target.close()
 
 
 @pytest.fixture
@@ -123,14 +165,57 @@ def test_an_agent_finishes_what_it_works_on_before_it_stops(shell: Any, bus_fold
     assert sent.out[-1] == "done"
 
 
-def test_a_second_signal_hands_the_work_back_at_once(shell: Any, bus_folder: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_hands_the_work_back_at_once(
+    shell: Any, bus_folder: Path, number: signal.Signals, code: int
+) -> None:
     (bus_folder / "stuck_of_tests.py").write_text(STUCK)
     with (
         shell.agent("stuck_of_tests:stuck", folder=bus_folder) as agent,
         shell.running("send", "--to", "stuck", "x", "--wait", folder=bus_folder) as sent,
     ):
         agent.hear("work.begun")
-        assert agent.end_at_once() == 1
+        assert agent.end_at_once(number) == code
         with shell.agent("--role", "stuck", "--command", "echo taken over", folder=bus_folder):
             assert sent.wait() == 0
     assert sent.out[-1] == "taken over"
+    assert not any("Traceback" in line for line in agent.err)
+
+
+def test_ctrl_c_twice_leaves_nothing_of_a_program_and_what_it_started(
+    shell: Any, bus_folder: Path, tmp_path: Path
+) -> None:
+    program, begun = tmp_path / "program", tmp_path / "begun"
+    program.write_text(
+        f"#!/bin/sh\nsleep 600 & echo $$ $! > {begun}.new; mv {begun}.new {begun}; wait\n"
+    )
+    program.chmod(0o755)
+    with (
+        shell.agent("--role", "stuck", "--command", str(program), folder=bus_folder) as agent,
+        shell.running("send", "--to", "stuck", "x", "--wait", folder=bus_folder) as sent,
+    ):
+        agent.hear("handoff.accepted")
+        until = time.monotonic() + 10
+        while not begun.exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        pids = [int(it) for it in begun.read_text().split()]
+        assert agent.end_at_once(signal.SIGINT) == 130
+        assert not any(shell.is_alive(pid) for pid in pids)
+        with shell.agent("--role", "stuck", "--command", "echo taken over", folder=bus_folder):
+            assert sent.wait() == 0
+
+
+def test_an_agent_that_nats_closed_for_good_ends_with_the_reason(
+    shell: Any, bus_folder: Path
+) -> None:
+    address = (bus_folder / ".batonbus" / "address").read_text()
+    with Between(int(address.rpartition(":")[2])) as between:
+        command = ("agent", "--role", "closed", "--command", "cat", "--url", between.url)
+        with shell.running(*command, folder=bus_folder) as agent:
+            agent.hear("agent.started")
+            between.say(b"-ERR 'Maximum Payload Violation'\r\n")
+            assert agent.wait() == 1
+    assert "error: NATS closed the connection of closed-" in agent.err[-1]
+    assert "maximum payload violation" in agent.err[-1].lower()
+    assert not any("Traceback" in line for line in agent.err)

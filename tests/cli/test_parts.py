@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from batonbus.wire.server import free_port
+
 
 @pytest.mark.parametrize(
     ("part", "started"),
@@ -38,3 +40,42 @@ def test_credentials_in_the_address_are_not_shown(shell: Any, tmp_path: Path) ->
     answer = shell.call("run", "receipt-keeper", folder=tmp_path, BATONBUS_URL=url)
     assert answer.returncode == 1
     assert "secret" not in answer.stderr
+
+
+def test_a_server_that_cannot_carry_every_handoff_is_refused_with_its_numbers(
+    shell: Any, server_with: Any, tmp_path: Path
+) -> None:
+    with server_with('max_payload: 65536, jetstream { store_dir: "STORE" }') as address:
+        for part in ("window-manager", "receipt-keeper"):
+            answer = shell.call("run", part, "--url", f"nats://{address}", folder=tmp_path)
+            assert answer.returncode == 1
+            assert "max_payload is 65,536 bytes" in answer.stderr
+        doctor = shell.call("doctor", "--json", "--url", f"nats://{address}", folder=tmp_path)
+    assert doctor.returncode == 1
+    checks = {it["name"]: it["status"] for it in json.loads(doctor.stdout)["checks"]}
+    assert checks["max_payload"] == "fail"
+
+
+def test_a_start_warns_of_a_lazy_disk(shell: Any, server_with: Any, tmp_path: Path) -> None:
+    port = free_port()
+    lazy = f'http: "127.0.0.1:{port}", jetstream {{ store_dir: "STORE" }}'
+    always = lazy.replace("store_dir", "sync_interval: always, store_dir")
+    monitoring = {"BATONBUS_MONITORING_URL": f"http://127.0.0.1:{port}"}
+    for configuration, warned in ((lazy, True), (always, False)):
+        with server_with(configuration) as address:
+            call = ("run", "window-manager", "--url", f"nats://{address}")
+            with shell.running(*call, folder=tmp_path, **monitoring) as part:
+                part.hear("window_manager.started")
+        unsafe = [line for line in part.err if "disk.unsafe" in line]
+        assert bool(unsafe) is warned
+        assert all("written every 120 s" in line for line in unsafe)
+
+
+def test_a_part_that_is_told_twice_ends_at_once_and_says_by_what(
+    shell: Any, bus_folder: Path
+) -> None:
+    with shell.running("run", "receipt-keeper", folder=bus_folder) as part:
+        part.hear("receipt_keeper.started")
+        part.process.send_signal(signal.SIGINT)
+        assert part.end(signal.SIGINT) in {0, 130}  # it has nothing to finish
+    assert not any("Traceback" in line for line in part.err)

@@ -23,17 +23,10 @@ def server_of(folder: Path) -> int:
     return int((folder / ".batonbus" / "store" / "server.pid").read_text())
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-
-
-def wait_gone(*pids: int) -> bool:
+def wait_gone(shell: Any, *pids: int) -> bool:
     """Whether all of them are gone in time; the kernel needs a moment to end orphans."""
     until = time.monotonic() + LIMIT
-    while any(map(is_alive, pids)):
+    while any(map(shell.is_alive, pids)):
         if time.monotonic() > until:
             return False
         os.sched_yield()
@@ -61,7 +54,8 @@ def test_a_signal_ends_everything_and_leaves_no_process(
         up.hear("window_manager.started")
         assert up.end(number) == 0
     assert up.out == [url]
-    assert not any(is_alive(pid) for pid in (server, *parts))
+    assert any("disk.unsafe" in line and "every 2m" in line for line in up.err)
+    assert not any(shell.is_alive(pid) for pid in (server, *parts))
     assert not (tmp_path / ".batonbus" / "address").exists()
     assert not list((tmp_path / ".batonbus").glob("*.new"))
 
@@ -112,7 +106,7 @@ def test_a_bus_that_is_killed_leaves_no_process_and_can_start_again(
         parts = [started(up, "window-manager"), started(up, "receipt-keeper")]
         server = server_of(tmp_path)
         up.end(signal.SIGKILL)
-    assert wait_gone(server, *parts)
+    assert wait_gone(shell, server, *parts)
     with shell.running("up", folder=tmp_path) as up:
         up.hear("window_manager.started")
 

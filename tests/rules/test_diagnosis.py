@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from batonbus.rules.diagnosis import PAYLOAD_NEEDED, Facts, Finding, diagnose
+from batonbus.rules.diagnosis import (
+    PAYLOAD_NEEDED,
+    Facts,
+    Finding,
+    concerns,
+    diagnose,
+    payload_problem,
+)
 from batonbus_schemas import AgentCard, Presence
 
 HEALTHY: dict[str, Any] = {
@@ -46,6 +53,10 @@ def test_a_healthy_bus_has_nothing_to_do() -> None:
         ({"pulls": 0}, "window manager", "fail", "nothing is delivered"),
         ({"keeper": "nobody answers"}, "receipt keeper", "fail", "nobody answers"),
         ({"agents": ()}, "agents", "warn", "handoffs will be overdue"),
+        ({"open_at": "0.0.0.0"}, "access", "warn", "lets anybody in at 0.0.0.0"),
+        ({"unwritten": "no answer within 3 s"}, "writes", "fail", "no answer within 3 s"),
+        ({"skew": 5.1}, "clock", "warn", "5.1 s ahead of ours"),
+        ({"skew": -3600.0}, "clock", "warn", "3,600.0 s behind ours"),
         ({"sync": "120 s"}, "disk", "warn", "written every 120 s"),
         ({"sync": None, "sync_unknown": "no page"}, "disk", "warn", "no page"),
     ],
@@ -81,5 +92,32 @@ def test_versions_with_known_holes_are_a_warning(
 
 def test_without_jetstream_nothing_else_can_be_said() -> None:
     findings = look(jetstream="not enabled for this account")
-    assert list(findings) == ["server", "max_payload", "jetstream"]
+    assert list(findings) == ["server", "access", "max_payload", "jetstream"]
     assert findings["jetstream"].status == "fail"
+
+
+def test_five_seconds_between_two_clocks_are_allowed() -> None:
+    assert {look(skew=skew)["clock"].status for skew in (-5.0, 0.0, 5.0)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        ({}, []),
+        ({"sync": None}, []),
+        ({"sync": "120 s"}, ["disk"]),
+        ({"open_at": "::", "version": (2, 12, 6)}, ["server", "access"]),
+        ({"pulls": 0, "agents": (), "skew": 60.0}, []),
+    ],
+)
+def test_a_start_warns_of_what_its_owner_must_know_and_of_nothing_that_comes_later(
+    changed: dict[str, Any], names: list[str]
+) -> None:
+    assert [it.name for it in concerns(Facts(**{**HEALTHY, **changed}))] == names
+
+
+def test_a_server_that_cannot_carry_every_handoff_is_a_problem_with_its_numbers() -> None:
+    assert payload_problem(PAYLOAD_NEEDED) is None
+    problem = payload_problem(65_536) or ""
+    assert "max_payload is 65,536 bytes" in problem
+    assert "may need 139,264: set max_payload: 1MB" in problem

@@ -52,8 +52,9 @@ def sign(issuer: Any, subject: Any, kind: str, **claims: object) -> str:
 def creds(tmp_path: Path) -> Path:
     """The file of a user of `CONFIGURATION`'s account."""
     file = tmp_path / "bus.creds"
+    token = sign(ACCOUNT, USER, "user", subs=-1, data=-1, payload=-1)
     file.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{sign(ACCOUNT, USER, 'user', subs=-1, data=-1, payload=-1)}\n"
+        f"-----BEGIN NATS USER JWT-----\n{token}\n"
         "------END NATS USER JWT------\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{USER.seed.decode()}\n------END USER NKEY SEED------\n"
     )

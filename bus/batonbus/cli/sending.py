@@ -17,7 +17,7 @@ from batonbus.cli.outcome import Outcome, advise, describe, outcome_of, refused
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, start_logs
 from batonbus.cli.tracing import configure_tracing
-from batonbus.rules.errors import Bounced
+from batonbus.rules.errors import Bounced, NoAnswerError
 from batonbus.run.bus import Bus
 from batonbus.run.discovery import find_fleet, find_url, url_user
 from batonbus.run.sent import Sent
@@ -148,7 +148,7 @@ async def _send(
 ) -> int:
     async with Bus(url or find_url(), actor=envelope.sender, fleet=fleet) as bus:
         started = time.monotonic()
-        sent = await bus.send_envelope(envelope)
+        sent = await _store(bus, envelope)
         receipt = await sent.receipt()
         outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
         advice = advise(outcome, envelope, bus.client.settings.give_up_after)
@@ -156,6 +156,18 @@ async def _send(
             return _report(output, outcome, advice)
         _show(output, outcome, advice)
         return await _await_result(output, sent, outcome, timeout)
+
+
+async def _store(bus: Bus, envelope: Envelope) -> Sent:
+    """Raises NoAnswerError where the ledger does not store it in the time for a receipt: a program
+    may wait for a server to come back, a person is told."""
+    patience = bus.client.settings.receipt_timeout
+    with anyio.move_on_after(patience):
+        return await bus.send_envelope(envelope)
+    raise NoAnswerError(
+        f"the ledger did not say within {patience:g} s that handoff {envelope.id} is stored: see "
+        f"`batonbus doctor`, and look with `batonbus show {envelope.id}` before you send it again"
+    )
 
 
 async def _await_result(output: Output, sent: Sent, outcome: Outcome, timeout: float | None) -> int:
