@@ -1,7 +1,9 @@
 """`batonbus show`, `tail`, `fleet` and `doctor`: looking at a bus changes nothing."""
 
 import json
+import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ from typer.testing import Result
 
 from batonbus.rules.chain import OPERATOR, child_id
 from batonbus.run.core import open_core, open_operator
-from batonbus.wire.ledger import Draft
+from batonbus.wire.ledger import Draft, Stored
+from batonbus.wire.reader import read_to_head
 from batonbus.wire.server import embedded_server
-from batonbus.wire.subjects import Subject
+from batonbus.wire.subjects import Subject, probe_subject
 
 AGENTS = """
 from batonbus import Agent, Context
@@ -189,6 +192,40 @@ def test_the_doctor_is_content_with_a_bus_that_works(
     checks = {it["name"]: it["status"] for it in last_json(answer.stdout)["checks"]}
     assert checks.pop("disk") == "warn"
     assert set(checks.values()) == {"ok"}
+
+
+def test_the_doctor_sees_a_wrong_clock_and_the_bus_works_on(
+    invoke: Callable[..., Result], last_json: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time
+    monkeypatch.setattr("time.time", lambda: now() - 3600)
+    answer = invoke("doctor", "--json")
+    assert answer.exit_code == 0
+    (clock,) = [it for it in last_json(answer.stdout)["checks"] if it["name"] == "clock"]
+    assert clock["status"] == "warn"
+    assert re.search(r"the server's clock is 3,(599|600)\.\d s ahead of ours", clock["detail"])
+
+
+def test_the_doctors_write_is_no_event(
+    invoke: Callable[..., Result], last_json: Any, bus_folder: Path
+) -> None:
+    """However often it is called, the ledger holds one such message, and nobody hears of it."""
+
+    async def count() -> tuple[int, int]:
+        url = (bus_folder / ".batonbus" / "address").read_text()
+        async with open_operator(url, fleet="default") as core:
+            wanted = {"subjects_filter": probe_subject("default")}
+            data = await core.connection.api(f"STREAM.INFO.{core.ledger.stream}", wanted)
+            events: list[Stored] = []
+            await read_to_head(core.ledger, events.append)
+        held = json.loads(data)["state"]["subjects"]
+        return held[probe_subject("default")], len(events)
+
+    invoke("doctor")
+    before = anyio.run(count)
+    assert [invoke("doctor").exit_code for _ in range(2)] == [0, 0]
+    assert anyio.run(count) == before
+    assert before[0] == 1
 
 
 def test_the_doctor_names_what_is_missing(

@@ -80,6 +80,15 @@ def test_a_container_runs_a_command_that_there_is(name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_bus_is_healthy_while_its_doctor_says_so() -> None:
+    """Agents have no such check: their passwords open nothing that the doctor looks at."""
+    checked = {name for name, it in SERVICES.items() if "healthcheck" in it} - {"nats"}
+    assert checked == BUS
+    for name in BUS:
+        command, *arguments = SERVICES[name]["healthcheck"]["test"]
+        assert (command, arguments) == ("CMD", ["batonbus", "doctor"])
+
+
 def test_every_secret_is_required_and_explained() -> None:
     wanted = {secret_of(user) for user in USERS | {"operator"}}
     required = set(re.findall(r"\$\{(\w+):\?see deploy/\.env\.example\}", COMPOSE.read_text()))
