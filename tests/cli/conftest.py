@@ -136,6 +136,12 @@ class Shell:
             return False
         return state != "Z"
 
+    def descendants(self, pid: int) -> list[int]:
+        """The processes that this one started, and those that they did."""
+        lists = [it.read_text().split() for it in Path(f"/proc/{pid}/task").glob("*/children")]
+        children = [int(it) for some in lists for it in some]
+        return [one for it in children for one in (it, *self.descendants(it))]
+
     def pipe(
         self, arguments: str, reader: str, *, folder: Path
     ) -> subprocess.CompletedProcess[str]:

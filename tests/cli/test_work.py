@@ -288,7 +288,11 @@ def test_a_run_that_is_cancelled_ends_with_6_and_one_that_is_stopped_ends_in_ord
         running.hear("run 2 begins")
         running.hear("accepts")
         running.hear("accepts")
+        started = shell.descendants(running.process.pid)
+        assert len(started) > len(("server", "window manager", "keeper", "an agent"))
         assert running.end(signal.SIGTERM) == 130
+    assert not any(map(shell.is_alive, started))
+    assert not list(repository.rglob("*.new"))
     assert not (repository / ".batonbus" / "address").exists()
     assert commits(repository) == ["first"]
 
