@@ -316,6 +316,7 @@ async def test_a_fleet_comes_back_to_its_server_soon_and_not_in_one_instant(
     # No tenth of the fleet's return holds the half of it.
     crowds = Counter(round((it - min(back)) / (max(back) - min(back)) * 9) for it in back)
     assert max(crowds.values()) <= 15
+    assert {it.client.options["max_reconnect_attempts"] for it in fleet} == {-1}
     waits = [float(it.client.options["reconnect_time_wait"]) for it in fleet]
     assert max(waits) - min(waits) > 0.1
 

@@ -218,6 +218,20 @@ async def test_every_start_notes_the_servers_clock(connection: Connection, fleet
     assert 0 < connection.server_time() - first < 5
 
 
+async def test_an_agent_that_starts_twenty_times_leaves_one_consumer(
+    connection: Connection, fleet: str
+) -> None:
+    """And one that never comes back is forgotten by the server."""
+    await ensure_topology(connection, fleet)
+    for _ in range(20):
+        await ensure_addressee(connection, fleet, "builder-1", Settings())
+    data = await connection.api(f"CONSUMER.LIST.{stream_name(fleet)}")
+    found = {it["name"]: it["config"] for it in msgspec.json.decode(data)["consumers"]}
+    assert set(found) == {WINDOW_MANAGER_CONSUMER, role_consumer("builder-1")}
+    week = 7 * 24 * 3600 * 1_000_000_000
+    assert found[role_consumer("builder-1")]["inactive_threshold"] == week
+
+
 # Looking without touching.
 
 
