@@ -1,18 +1,40 @@
 """Nobody waits in the dark: what the bus answers where no agent does, and what it gives up on."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
 
-from batonbus import Agent, Bounced, BusUnavailableError, Context, NoAnswerError, Settings
+from batonbus import (
+    Agent,
+    Bounced,
+    BusUnavailableError,
+    Context,
+    NoAnswerError,
+    Settings,
+    TestBus,
+)
 from batonbus.rules.chain import RECEIPT_KEEPER
 from batonbus.run.client import open_client
 from batonbus.run.core import open_operator
+from batonbus.testing import run_receipt_keeper
 from batonbus.wire.ledger import Draft
 from batonbus.wire.registry import Registry
-from batonbus_schemas import Dispatch, Presence, Receipt, TaskResult, Then, encode
+from batonbus_schemas import (
+    AgentCard,
+    Dispatch,
+    Presence,
+    Question,
+    Receipt,
+    TaskResult,
+    Then,
+    decode,
+    encode,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +50,32 @@ class Blocker:
     async def _work(self, task: Dispatch, ctx: Context) -> TaskResult:
         await self.may_end.wait()
         return TaskResult.passed(what=task.brief)
+
+
+class Seats:
+    """Agents of a role as the registry knows them, without a process that would take anything."""
+
+    def __init__(self, *presences: Presence) -> None:
+        self.taken = presences
+
+    @asynccontextmanager
+    async def filled(self, bus: TestBus, beat: float) -> AsyncGenerator[None]:
+        async def stay() -> None:
+            async with open_operator(bus.server.url, fleet="default") as core:
+                while True:
+                    for it in self.taken:
+                        await core.registry.put(it)
+                    await anyio.sleep(beat)  # a heartbeat
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stay)
+            yield
+            tasks.cancel_scope.cancel()
+
+
+def seat(number: int, *working: int, closed: str = "") -> Presence:
+    card = AgentCard(id=f"builder-{number}", role="builder")
+    return Presence(card=card, working=working, closed=closed)
 
 
 async def test_nobody_listening_is_overdue_in_time(open_bus: Any, quick: Settings) -> None:
@@ -115,6 +163,123 @@ async def test_a_held_handoff_waits_for_its_busy_agent_however_long(
             await second.result()
         blocker.may_end.set()
         assert (await second.result()).status == "PASS"
+
+
+async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
+    open_bus: Any, quick: Settings, bounce: Any, read_events: Any
+) -> None:
+    """Closed, closed and busy, busy, gone, given up: whoever waits hears of each."""
+    seats = Seats(seat(1, closed="context usage"), seat(2, closed="context usage"))
+
+    async def more_keepers(bus: TestBus) -> None:
+        async with anyio.create_task_group() as keepers:
+            for _ in range(2):
+                keepers.start_soon(run_receipt_keeper, bus.server.url, "default", quick)
+
+    async with (
+        open_bus(settings=quick) as bus,
+        seats.filled(bus, quick.heartbeat),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(more_keepers, bus)
+        sent = await bus.send("builder", "x")
+
+        async def hear(state: str, reason: str) -> None:
+            line = sent._line
+            while line.last is None or (line.last.state, line.last.reason) != (state, reason):
+                await line.wait_change()
+
+        await hear("held", "all 2 agents are closed: context usage")
+        assert (await sent.receipt()).listening == ("builder-1", "builder-2")
+        seats.taken = (seat(1, 7), seat(2, closed="context usage"))
+        await hear("held", "its agents are busy or closed: context usage")
+        seats.taken = (seat(1, 7), seat(2, 8))
+        await hear("held", "busy")
+        seats.taken = ()
+        assert (await bounce(sent)).receipt.state == "dead"
+        stored = await read_events(bus, sent.handoff_id)
+        tasks.cancel_scope.cancel()
+    assert [it.event.kind for it in stored] == [
+        *("sent", "delivered", "held", "held", "held", "overdue", "dead")
+    ]
+    *_, overdue, dead = [decode(it.payload, Receipt).reason for it in stored[2:]]
+    assert overdue.startswith("no agent is listening as builder any more: its 2 agents were until")
+    assert dead.startswith("overdue for 1 s, nobody took it: no agent is listening as builder")
+
+
+async def test_an_overdue_handoff_is_held_while_the_agents_that_came_are_busy(
+    open_bus: Any, quick: Settings, read_kinds: Any
+) -> None:
+    """It is not given up: they will come to it."""
+    seats = Seats()
+    async with open_bus(settings=quick) as bus, seats.filled(bus, quick.heartbeat):
+        sent = await bus.send("builder", "x")
+        assert (await sent.receipt()).state == "overdue"
+        seats.taken = (seat(1, 7),)
+        with anyio.move_on_after(2 * quick.give_up_after):
+            await sent.result()
+        assert await read_kinds(bus, sent) == ["sent", "delivered", "overdue", "held"]
+        assert await sent.cancel("enough")
+
+
+async def test_a_question_waits_for_a_person_until_its_deadline(
+    open_bus: Any, quick: Settings, bounce: Any, read_kinds: Any
+) -> None:
+    async with open_bus(settings=quick) as bus:
+        deadline = datetime.now(UTC) + timedelta(seconds=2.5)
+        question = Question(text="Which port?")
+        sent = await bus.send("owner", question, deadline=deadline)
+        receipt = await sent.receipt()
+        assert (receipt.state, receipt.reason) == ("held", "waits for a person as owner")
+        error = await bounce(sent)
+        assert datetime.now(UTC) > deadline
+        assert await read_kinds(bus, sent) == ["sent", "delivered", "held", "dead"]
+    assert error.receipt.reason.startswith("its deadline passed")
+    assert error.receipt.reason.endswith("while it was held: waits for a person as owner")
+
+
+async def test_a_deadline_ends_what_waits_for_a_busy_agent(
+    open_bus: Any, quick: Settings, bounce: Any
+) -> None:
+    blocker = Blocker("busy")
+    async with open_bus(blocker.agent, settings=quick) as bus:
+        first = await bus.send("busy", "first")
+        await first.receipt()
+        deadline = datetime.now(UTC) + timedelta(seconds=1.5)
+        second = await bus.send("busy", "second", deadline=deadline)
+        assert (await second.receipt()).state == "held"
+        error = await bounce(second)
+        assert error.receipt.reason.startswith("its deadline passed")
+        assert error.receipt.reason.endswith("while it was held: busy")
+        blocker.may_end.set()
+        assert (await first.result()).summary == "first"
+
+
+async def test_a_deadline_ends_the_work_too_and_its_owner_hears_of_it(
+    open_bus: Any, quick: Settings, bounce: Any
+) -> None:
+    """At once, not at the next look at its lease."""
+    slow = msgspec.structs.replace(quick, ack_wait=60.0)
+    agent, stopped = Agent("slow", id="slow-1"), anyio.Event()
+
+    @agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async with open_bus(agent, settings=slow) as bus:
+        deadline = datetime.now(UTC) + timedelta(seconds=0.5)
+        sent = await bus.send("slow", "x", deadline=deadline)
+        assert (await sent.receipt()).state == "accepted"
+        with anyio.fail_after(10):
+            await stopped.wait()
+        error = await bounce(sent)
+    assert error.receipt.by == RECEIPT_KEEPER
+    assert "its deadline passed" in error.receipt.reason
+    assert "while slow-1 worked on it" in error.receipt.reason
+    assert error.receipt.attempt == 1
 
 
 async def test_a_next_handoff_that_nobody_takes_is_answered_and_given_up_as_well(

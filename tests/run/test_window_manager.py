@@ -14,6 +14,7 @@ from batonbus import Agent, Context, Sent, Settings, TestBus
 from batonbus.rules.chain import WINDOW_MANAGER, child_id
 from batonbus.run.client import open_client
 from batonbus.run.lines import Line
+from batonbus.testing import FAST
 from batonbus.wire.ledger import Draft
 from batonbus.wire.subjects import Subject
 from batonbus_schemas import (
@@ -222,6 +223,8 @@ async def test_a_deadline_that_was_inherited_and_has_passed_is_refused(
 ) -> None:
     """The next step of a line does not start, nor does what a handler asks for."""
     first, asked = Agent("builder"), []
+    # Its own deadline leaves the handler a heartbeat, and that is long here.
+    patient = msgspec.structs.replace(FAST, heartbeat=5.0)
     soon = datetime.now(UTC) + timedelta(seconds=1)
 
     @first.handles
@@ -231,7 +234,7 @@ async def test_a_deadline_that_was_inherited_and_has_passed_is_refused(
         asked.append(await bounce(await ctx.send("coder", "help me")))
         return TaskResult.passed(what="built, late").then("coder", "go on")
 
-    async with open_bus(first, worker("coder")) as bus:
+    async with open_bus(first, worker("coder"), settings=patient) as bus:
         sent = await bus.send("builder", "x", deadline=soon)
         error = await bounce(sent)
     assert error.receipt.handoff_id == child_id(sent.handoff_id)

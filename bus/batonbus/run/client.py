@@ -204,7 +204,7 @@ class Client:
 
     def hear(self, stored: Stored) -> None:
         """An event that is for us; it is no proof, for whoever may write an event can say it."""
-        if stored.event.kind == "cancelled":
+        if stored.event.kind in {"cancelled", "dead"}:
             self.on_cancel(stored.subject.handoff_id)
         # Also of handoffs that no line is at: a line may be just about to move there.
         if self.lines and stored.event.kind not in {"sent", "delivered"}:

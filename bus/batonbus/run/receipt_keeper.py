@@ -4,7 +4,6 @@ A fold of the ledger in memory, read again at each start: there is no state to l
 side by side; the compare-and-set decides who answered.
 """
 
-import heapq
 import time
 from uuid import UUID
 
@@ -13,17 +12,18 @@ from msgspec.structs import replace
 
 from batonbus.logs import bind, log
 from batonbus.rules.chain import RECEIPT_KEEPER, Chain, fold
-from batonbus.rules.errors import NoAnswerError
 from batonbus.rules.receipts import Verdict, due_at, judge, judge_owned
+from batonbus.run.agenda import Agenda
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
+from batonbus.run.listeners import Listeners
 from batonbus.wire.feed import Feed
 from batonbus.wire.ledger import Draft, Stored, read_received
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.reader import read_from
 from batonbus.wire.subjects import NOBODY, Subject
-from batonbus_schemas import Presence, Receipt, encode
+from batonbus_schemas import Receipt, encode
 
 AT_ONCE = 64
 """Answers that are written at a time."""
@@ -39,7 +39,8 @@ class ReceiptKeeper:
         self._core = core
         self._confirmed = Confirmed()
         self._open: dict[UUID, Chain] = {}
-        self._due: list[tuple[float, UUID]] = []
+        self._agenda = Agenda()
+        self._listeners = Listeners(core)
         self._ownerless_since: dict[UUID, float] = {}
         self._caught_up = anyio.Event()
         self._writing = anyio.Semaphore(AT_ONCE)
@@ -80,13 +81,11 @@ class ReceiptKeeper:
 
     def _note(self, chain: Chain) -> None:
         self._ownerless_since.pop(chain.id, None)
+        self._agenda.put(chain.id, due_at(chain, self._core.settings))
         if chain.final:
             self._open.pop(chain.id, None)
-            return
-        self._open[chain.id] = chain
-        due = due_at(chain, self._core.settings)
-        if due is not None:
-            heapq.heappush(self._due, (due, chain.id))
+        else:
+            self._open[chain.id] = chain
 
     def _expect_child(self, parent: Chain, to: str | None, at: float) -> None:
         """A settled handoff's next one is open from that very event on."""
@@ -106,40 +105,21 @@ class ReceiptKeeper:
     async def _watch_due(self) -> None:
         while True:
             now = self._core.connection.server_time()
-            due: list[Chain] = []
-            while self._due and self._due[0][0] <= now:
-                _, handoff_id = heapq.heappop(self._due)
-                chain = self._open.get(handoff_id)
-                if chain is not None and _is_due(chain, now, self._core):
-                    due.append(chain)
-            if due:
-                await self._answer(due, now)
+            if due := self._agenda.take(now):
+                await self._judge_due(due, now)
             await anyio.sleep(TICK)
 
-    async def _answer(self, due: list[Chain], now: float) -> None:
-        agents = await self._live_agents()
+    async def _judge_due(self, due: list[UUID], now: float) -> None:
+        settings = self._core.settings
+        look = await self._listeners.look()
         async with anyio.create_task_group() as tasks:
-            for chain in due:
-                listening = None if agents is None else _listening(agents, chain.addressee)
-                verdict = judge(chain, self._core.settings, now=now, agents=listening)
-                if verdict is None:
-                    # Somebody may still come to it: look again later.
-                    again = now + self._core.settings.presence_timeout
-                    heapq.heappush(self._due, (again, chain.id))
-                else:
+            # What ended meanwhile is not open any more; what moved on is judged as it is now.
+            for chain in [self._open[it] for it in due if it in self._open]:
+                listening = None if look is None else look.listening(chain.addressee)
+                verdict = judge(chain, settings, now=now, listening=listening)
+                self._agenda.put(chain.id, due_at(chain, settings, looked=now))
+                if verdict is not None:
                     tasks.start_soon(self._write, chain, verdict, now - chain.began)
-
-    async def _live_agents(self) -> list[Presence] | None:
-        """The live agents, or None while nobody can know: after an outage the registry is empty
-        though all agents live."""
-        trust_after = self._core.settings.trust_after
-        try:
-            agents = await self._core.registry.list()
-        except NoAnswerError as error:
-            log.warning("registry.unread", error=str(error))
-            return None
-        # Asked afterwards: the connection may have been lost on the way.
-        return agents if self._core.connection.connected_for >= trust_after else None
 
     async def _write(self, chain: Chain, verdict: Verdict, waited: float) -> None:
         async with self._writing:
@@ -162,7 +142,7 @@ class ReceiptKeeper:
                 verdict.kind,
                 chain.work,
                 RECEIPT_KEEPER,
-                chain.waiter or NOBODY,
+                (chain.owner if verdict.hears == "owner" else chain.waiter) or NOBODY,
             ),
             payload=encode(receipt),
             waiter=chain.waiter,
@@ -185,11 +165,11 @@ class ReceiptKeeper:
         """Notice accepted handoffs whose owner does not hold them any more."""
         while True:
             await anyio.sleep(self._core.settings.heartbeat)
-            agents = await self._live_agents()
-            if agents is None:
+            look = await self._listeners.look()
+            if look is None:
                 self._ownerless_since.clear()
                 continue
-            held = {(it.card.id, sequence) for it in agents for sequence in it.working}
+            held = {(it.card.id, sequence) for it in look.agents for sequence in it.working}
             for chain in [it for it in self._open.values() if it.stage == "accepted"]:
                 await self._check_owner(chain, (chain.owner, chain.owner_sequence) in held)
 
@@ -203,16 +183,6 @@ class ReceiptKeeper:
         if verdict is not None:
             waited = self._core.connection.server_time() - chain.began
             await self._write(chain, verdict, waited)
-
-
-def _is_due(chain: Chain, now: float, core: Core) -> bool:
-    """Whether it is still due: a newer event may have given it a later moment."""
-    due = due_at(chain, core.settings)
-    return due is not None and due <= now
-
-
-def _listening(agents: list[Presence], addressee: str | None) -> list[Presence]:
-    return [it for it in agents if addressee in {it.card.role, it.card.id}]
 
 
 def _tell_void(chain: Chain, stored: Stored) -> None:
