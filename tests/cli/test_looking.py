@@ -13,8 +13,10 @@ import anyio
 import pytest
 from typer.testing import Result
 
-from batonbus.rules.chain import OPERATOR, child_id
+from batonbus.cli.history import as_data, describe_step
+from batonbus.rules.chain import OPERATOR, WINDOW_MANAGER, Event, child_id
 from batonbus.run.core import open_core, open_operator
+from batonbus.run.history import make_history
 from batonbus.wire.ledger import Draft, Stored
 from batonbus.wire.reader import read_to_head
 from batonbus.wire.server import embedded_server
@@ -123,6 +125,38 @@ def test_a_void_event_is_marked_with_its_reason(
     (event,) = last_json(answer.stdout)["handoffs"][0]["events"]
     assert event["void"] == "nothing of that kind follows none"
     assert "VOID: nothing of that kind follows none" in answer.stderr
+
+
+def test_a_takeover_says_whose_answer_is_stale() -> None:
+    """A former owner's answer is not stored: the ledger tells at which event it lost its right."""
+    taken, stored = uuid4(), []
+    for number, (kind, actor, lease) in enumerate(
+        [
+            ("sent", "source", None),
+            ("delivered", WINDOW_MANAGER, None),
+            ("accepted", "one", 1),
+            ("accepted", "two", 2),
+            ("accepted", "three", 2),
+        ]
+    ):
+        subject = Subject("default", taken, kind, "adhoc", actor, "_")  # type: ignore[arg-type]
+        event = Event(
+            sequence=number + 1,
+            tail=number,
+            kind=subject.kind,
+            actor=actor,
+            attempt=1 if lease else None,
+            lease=lease,
+        )
+        stored.append(Stored(event=event, subject=subject, payload=b"{}", headers={}))
+    history = make_history(taken, stored)
+    assert [it.takes_over_from for it in history.steps] == [None, None, None, "one", None]
+    told = [describe_step(it, history) for it in history.steps]
+    assert told[2:4] == [
+        "attempt 1, lease 1",
+        "attempt 1, lease 2, takes over from one, whose answer is stale from here on",
+    ]
+    assert as_data(history, 0.0)["events"][3]["takes_over_from"] == "one"
 
 
 def test_tail_follows_until_ctrl_c(shell: Any, bus_folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from batonbus import Agent, Bus, Context, Sent, Settings, TestBus, gather
 from batonbus.rules.chain import Chain, fold
@@ -130,6 +131,68 @@ async def test_a_keeper_that_dies_forgets_nothing(open_parts: Any, quick: Settin
             for it in (overdue, unanswered):
                 kinds = [it.event.kind for it in await core.ledger.read_chain(it.handoff_id)]
                 assert kinds == ["sent", "delivered", "overdue", "dead"]
+
+
+def restart(parts: Parts) -> None:
+    for name, run in (("keeper", run_receipt_keeper), ("manager", run_window_manager)):
+        parts.kill(name)
+        parts.start(name, run)
+
+
+async def test_attempts_are_counted_across_restarts_of_agents_and_bus(
+    open_parts: Any, quick: Settings, bounce: Any
+) -> None:
+    patient = replace(quick, give_up_after=30.0)
+    async with open_parts(settings=patient) as (parts, bus):
+        sent = await bus.send("worker", "x")
+        for number in (1, 2, 3):
+            agent, stop = Agent("worker", id=f"worker-{number}"), anyio.Event()
+
+            async def fail(task: Dispatch, ctx: Context, stop: anyio.Event = stop) -> TaskResult:
+                stop.set()
+                raise ValueError(f"attempt {ctx.attempt}")
+
+            agent.set_handler(fail, (Dispatch,))
+            await bus.run(agent, stop=stop)
+            restart(parts)
+        error = await bounce(sent)
+        async with open_operator(parts.url, fleet="default") as core:
+            events = [it.event for it in await core.ledger.read_chain(sent.handoff_id)]
+    assert error.receipt.reason == ("failed 3 of 3 attempts, the last with ValueError: attempt 3")
+    assert error.receipt.attempt == 3
+    attempts = [(it.kind, it.actor, it.attempt) for it in events[2:-1]]
+    assert attempts == [
+        (kind, f"worker-{number}", number)
+        for number in (1, 2, 3)
+        for kind in ("accepted", "failed")
+    ]
+
+
+async def test_takeovers_are_counted_across_restarts_of_agents_and_bus(
+    open_parts: Any, quick: Settings, bounce: Any
+) -> None:
+    async with open_parts(settings=replace(quick, give_up_after=30.0)) as (parts, bus):
+        sent = await bus.send("worker", "x")
+        for number in range(6):
+            agent, started = Agent("worker", id=f"worker-{number}"), anyio.Event()
+
+            async def hang(task: Dispatch, ctx: Context, it: anyio.Event = started) -> TaskResult:
+                it.set()
+                await anyio.sleep_forever()
+
+            agent.set_handler(hang, (Dispatch,))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bus.run, agent)
+                await started.wait()
+                tasks.cancel_scope.cancel()
+            restart(parts)
+        error = await bounce(sent)
+        async with open_operator(parts.url, fleet="default") as core:
+            events = [it.event for it in await core.ledger.read_chain(sent.handoff_id)]
+    assert error.receipt.state == "dead"
+    assert "changed hands 5 times, and its owner worker-5 is gone again" in error.receipt.reason
+    accepted = [(it.lease, it.attempt) for it in events if it.kind == "accepted"]
+    assert accepted == [(lease, 1) for lease in range(1, 7)]
 
 
 async def test_without_a_window_manager_the_keeper_says_so_and_a_late_one_delivers(

@@ -18,6 +18,7 @@ from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather
 from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.client import open_client
 from batonbus.run.core import open_core, open_operator
+from batonbus.wire.feed import Received
 from batonbus.wire.ledger import Draft
 from batonbus.wire.registry import Registry
 from batonbus.wire.subjects import Subject
@@ -383,6 +384,41 @@ async def test_the_registry_lists_a_handoff_that_is_accepted_while_an_entry_is_o
         with anyio.fail_after(settings.heartbeat / 2):
             while (await read_agents(bus))["worker-1"].working:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_one_missed_beat_takes_nothing_away(
+    open_bus: Any, quick: Settings, read_kinds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither one to the registry nor one to the server, with a rival that waits for both."""
+    one, two = Blocker(id="worker-1"), Blocker(id="worker-2")
+    put, in_progress = Registry.put, Received.in_progress
+    beats: list[Presence] = []
+    progress: list[Received] = []
+
+    async def put_but_one(self: Registry, presence: Presence) -> None:
+        if presence.working:
+            beats.append(presence)
+        if len(beats) != 2 or not presence.working:
+            await put(self, presence)
+
+    async def in_progress_but_one(self: Received) -> None:
+        progress.append(self)
+        if len(progress) != 2:
+            await in_progress(self)
+
+    monkeypatch.setattr(Registry, "put", put_but_one)
+    monkeypatch.setattr(Received, "in_progress", in_progress_but_one)
+    async with open_bus(one.agent, two.agent, settings=quick) as bus:
+        sent = await bus.send("worker", "x")
+        await sent.receipt()
+        # Longer than a presence, and than a lease on the message.
+        while len(beats) < 4 * quick.missed_beats or len(progress) < 6:
+            assert (await bus.client.ask(sent.handoff_id)).owner_alive is not False
+        one.may_end.set()
+        two.may_end.set()
+        assert (await sent.result()).status == "PASS"
+        assert await read_kinds(bus, sent) == ["sent", "delivered", "accepted", "settled"]
+    assert len(one.attempts + two.attempts) == 1
 
 
 async def test_every_message_is_acked_when_its_handoff_is_over(

@@ -143,6 +143,8 @@ def describe_step(step: Step, history: History) -> str:
         facts.append(f"attempt {event.attempt}")
     if event.lease is not None:
         facts.append(f"lease {event.lease}")
+    if step.takes_over_from is not None:
+        facts.append(f"takes over from {step.takes_over_from}, whose answer is stale from here on")
     if event.kind == "settled" and history.settlement is not None:
         facts.append(history.settlement.result.status)
     if event.child_to is not None:
@@ -208,4 +210,5 @@ def _event_data(step: Step, began: float) -> dict[str, Any]:
         **{key: value for key, value in msgspec.to_builtins(event).items() if value is not None},
         "after_s": round(event.at - began, 6),
         "void": step.objection,
+        "takes_over_from": step.takes_over_from,
     }

@@ -24,10 +24,12 @@ T = TypeVar("T")
 
 
 class Step(Struct, frozen=True):
-    """One event, and why it is void if it is."""
+    """One event, why it is void if it is, and for an accepted one that takes over, from whom: what
+    that owner answers later is stale, and not stored."""
 
     stored: Stored
     objection: str | None
+    takes_over_from: str | None = None
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -73,7 +75,9 @@ def make_history(
     chain = Chain(id=handoff_id)
     steps: list[Step] = []
     for stored in events:
-        steps.append(Step(stored, objection(chain, stored.event)))
+        problem = objection(chain, stored.event)
+        takes_over = problem is None and (stored.event.kind, chain.stage) == ("accepted",) * 2
+        steps.append(Step(stored, problem, chain.owner if takes_over else None))
         chain = fold(chain, [stored.event])
     valid = {it.stored.event.sequence: it.stored for it in steps if it.objection is None}
     sent = next((it for it in valid.values() if it.event.kind == "sent"), None)
