@@ -1,11 +1,20 @@
 """When an open handoff must be looked at, and what the receipt keeper then answers for it."""
 
+from itertools import product
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from batonbus.rules.chain import FINAL, OPEN, TAKEOVER_LIMIT, Chain
+from batonbus.rules.chain import (
+    FINAL,
+    OPEN,
+    RECEIPT_KEEPER,
+    TAKEOVER_LIMIT,
+    Chain,
+    Event,
+    step,
+)
 from batonbus.rules.receipts import (
     BUSY,
     NO_MANAGER,
@@ -347,6 +356,62 @@ def test_a_failed_one_is_given_up_when_nobody_lived_for_10_minutes_to_take_it_ag
         reason = "failed 2 of 3 attempts, the last with KeyError: 'port'; nobody took it again"
         assert verdict == Verdict(kind="dead", reason=f"{reason} for 612 s")
     assert judge(failed, SETTINGS, now=CHANGED + waited, listening=ONE_FREE) is None
+
+
+# Every answer is a step that the chain allows, and there is an end.
+
+
+def answered(before: Chain, verdict: Verdict, now: float) -> Chain:
+    """Raises IllegalStepError where the answer would be void."""
+    event = Event(
+        sequence=before.tail + 1,
+        kind=verdict.kind,
+        actor=RECEIPT_KEEPER,
+        tail=before.tail,
+        at=now,
+        reason=verdict.reason,
+    )
+    return step(before, event)
+
+
+ANYBODY = [UNKNOWN, NOBODY, Listening(), ONE_BUSY, ONE_FREE, ONE_CLOSED]
+
+
+@pytest.mark.parametrize("stage", sorted(OPEN | {"none"}))
+@pytest.mark.parametrize("question", [False, True])
+@pytest.mark.parametrize("delivered", [None, 5])
+@pytest.mark.parametrize("deadline", [None, CHANGED + 700])
+def test_no_answer_of_the_keeper_is_void(
+    stage: str, question: bool, delivered: int | None, deadline: float | None
+) -> None:
+    fields = {"question": question, "deadline": deadline, "delivered_sequence": delivered}
+    for reason in (BUSY, "closed: compacting", "context usage"):
+        for first, then in product(ANYBODY, repeat=2):
+            current = chain(stage, reason=reason, **fields)
+            for now, listening in ((CHANGED + 40, first), (CHANGED + 800, then)):
+                verdict = judge(current, SETTINGS, now=now, listening=listening)
+                if verdict is not None:
+                    current = answered(current, verdict, now)
+
+
+@pytest.mark.parametrize("stage", ["none", *sorted(OPEN - {"accepted"})])
+@pytest.mark.parametrize("delivered", [None, 5])
+@pytest.mark.parametrize("gone_at", [CHANGED, CHANGED + 100, CHANGED + 6000])
+def test_whatever_was_answered_it_ends_once_nobody_lives(
+    stage: str, delivered: int | None, gone_at: float
+) -> None:
+    """By looks at the keeper's own moments alone, with no other event to wake it."""
+    current, looked = chain(stage, reason=BUSY, delivered_sequence=delivered), 0.0
+    while not current.final:
+        now = due_at(current, SETTINGS, looked=looked)
+        assert now is not None
+        assert now < gone_at + SETTINGS.receipt_timeout + SETTINGS.give_up_after + 60
+        listening = ONE_BUSY if now < gone_at else Listening(alone_for=now - gone_at)
+        verdict = judge(current, SETTINGS, now=now, listening=listening)
+        looked = now
+        if verdict is not None:
+            current = answered(current, verdict, now)
+    assert current.stage == "dead"
 
 
 # A deadline.
