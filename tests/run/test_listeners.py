@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from batonbus import NoAnswerError, Settings
 from batonbus.rules.receipts import Listening
@@ -25,7 +26,7 @@ def looking(open_bus: Any, quick: Settings) -> Open:
     @asynccontextmanager
     async def start() -> AsyncGenerator[tuple[Core, Listeners]]:
         async with (
-            open_bus(settings=quick) as bus,
+            open_bus(settings=replace(quick, give_up_after=0.2)) as bus,
             open_operator(bus.server.url, fleet="default") as core,
         ):
             yield core, Listeners(core)

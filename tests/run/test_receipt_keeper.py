@@ -92,7 +92,7 @@ async def test_right_after_its_start_a_keeper_does_not_say_who_is_there(
     open_bus: Any, quick: Settings
 ) -> None:
     """After an outage the registry is empty though all agents live."""
-    early = msgspec.structs.replace(quick, receipt_timeout=0.2)
+    early = msgspec.structs.replace(quick, receipt_timeout=0.2, heartbeat=1.0)
     async with open_bus(settings=early) as bus:
         receipt = await (await bus.send("nobody", "x")).receipt()
     assert receipt.state == "overdue"
@@ -204,7 +204,8 @@ async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
     ]
     *_, overdue, dead = [decode(it.payload, Receipt).reason for it in stored[2:]]
     assert overdue.startswith("no agent is listening as builder any more: its 2 agents were until")
-    assert dead.startswith("overdue for 1 s, nobody took it: no agent is listening as builder")
+    assert dead.startswith("overdue for ")
+    assert " s, nobody took it: no agent is listening as builder" in dead
 
 
 async def test_an_overdue_handoff_is_held_while_the_agents_that_came_are_busy(
@@ -226,7 +227,7 @@ async def test_a_question_waits_for_a_person_until_its_deadline(
     open_bus: Any, quick: Settings, bounce: Any, read_kinds: Any
 ) -> None:
     async with open_bus(settings=quick) as bus:
-        deadline = datetime.now(UTC) + timedelta(seconds=2.5)
+        deadline = datetime.now(UTC) + timedelta(seconds=1.8)
         question = Question(text="Which port?")
         sent = await bus.send("owner", question, deadline=deadline)
         receipt = await sent.receipt()
