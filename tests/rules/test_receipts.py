@@ -24,6 +24,7 @@ from batonbus.rules.receipts import (
     due_at,
     judge,
     judge_owned,
+    who_listens,
 )
 from batonbus.rules.settings import Settings
 from batonbus_schemas import AgentCard, Presence
@@ -51,7 +52,7 @@ def agent(
 
 
 def live(*agents: Presence) -> Listening:
-    return Listening(agents=agents)
+    return who_listens(agents)
 
 
 ONE_BUSY = live(agent("builder-1", 7))

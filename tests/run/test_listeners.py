@@ -56,7 +56,7 @@ async def test_an_agent_listens_by_its_role_and_by_its_id(looking: Open) -> None
         look = await trusted(listeners)
         assert look.agents == [BUILDER]
         for name in ("builder", "builder-1"):
-            assert look.listening(name) == Listening(agents=(BUILDER,))
+            assert look.listening(name) == Listening(agents=("builder-1",), not_free="busy")
         assert look.listening("builder-2").agents == ()
 
 

@@ -6,6 +6,7 @@ by another, and a handoff that nobody ends is given up on, never forgotten.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -24,10 +25,12 @@ whole reason, and by those one `held` is told from another."""
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """The live agents of an addressee. Where there is none: for how long (seconds) nobody is known
-    to listen, and who did before (where that is known)."""
+    """The live agents of an addressee, and why none of them takes anything new (empty where one
+    does). Where there is none: for how long (seconds) nobody is known to listen, and who did before
+    (where that is known)."""
 
-    agents: tuple[Presence, ...] = ()
+    agents: tuple[str, ...] = ()
+    not_free: str = ""
     alone_for: float = 0.0
     gone: tuple[str, ...] = ()
 
@@ -40,6 +43,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: str
     listening: tuple[str, ...] = ()
     hears: Literal["waiter", "owner"] = "waiter"
+
+
+def who_listens(agents: Sequence[Presence]) -> Listening:
+    """What the presences of an addressee's agents say."""
+    return Listening(agents=tuple(it.card.id for it in agents), not_free=_why_not_free(agents))
 
 
 def due_at(chain: Chain, settings: Settings, *, looked: float = 0.0) -> float | None:
@@ -151,7 +159,7 @@ def _judge_held(
         # One that is started again is back in a moment.
         patience, waited = settings.presence_timeout, min(waited, listening.alone_for)
         answer = _nobody(chain, listening)
-    elif chain.delivered_sequence is None and _why_not_free(listening.agents):
+    elif chain.delivered_sequence is None and listening.not_free:
         # The window manager holds it back: it says why, and it goes on.
         return None
     else:
@@ -175,19 +183,18 @@ def _judge_overdue(
 def _answer(chain: Chain, listening: Listening | None) -> Verdict:
     """What is true of a handoff that nobody has accepted."""
     agents = listening.agents if listening else ()
-    names = tuple(it.card.id for it in agents)
     if chain.delivered_sequence is None:
-        return Verdict(kind="overdue", reason=NO_MANAGER, listening=names)
+        return Verdict(kind="overdue", reason=NO_MANAGER, listening=agents)
     if listening is None:
         reason = "not accepted in time; who is listening is not known yet after an outage"
         return Verdict(kind="overdue", reason=reason)
     if not agents:
         return _nobody(chain, listening)
-    if why := _why_not_free(agents):
-        return Verdict(kind="held", reason=why, listening=names)
+    if listening.not_free:
+        return Verdict(kind="held", reason=listening.not_free, listening=agents)
     count = f"{len(agents)} agents listen" if agents[1:] else "1 agent listens"
     reason = f"{count} as {chain.addressee}, none accepted it"
-    return Verdict(kind="overdue", reason=reason, listening=names)
+    return Verdict(kind="overdue", reason=reason, listening=agents)
 
 
 def _nobody(chain: Chain, listening: Listening) -> Verdict:
@@ -201,11 +208,10 @@ def _nobody(chain: Chain, listening: Listening) -> Verdict:
     return Verdict(kind="overdue", reason=reason)
 
 
-def _why_not_free(agents: tuple[Presence, ...]) -> str:
-    """Why none of these agents takes anything new; empty where one does."""
+def _why_not_free(agents: Sequence[Presence]) -> str:
     closed = [it for it in agents if it.closed]
     busy = [it for it in agents if not it.closed and _is_busy(it)]
-    if len(closed) + len(busy) < len(agents):
+    if not agents or len(closed) + len(busy) < len(agents):
         return ""
     if not closed:
         return BUSY

@@ -6,16 +6,16 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError
-from batonbus.rules.receipts import Listening
+from batonbus.rules.receipts import Listening, who_listens
 from batonbus.run.core import Core
 from batonbus_schemas import Presence
 
 
 class Seen(Struct, frozen=True):
-    """The agents of an addressee, and the monotonic moment at which they were seen last."""
+    """Who listened for an addressee, at the monotonic moment at which somebody was seen last."""
 
     at: float
-    agents: tuple[Presence, ...]
+    listening: Listening
 
 
 class Look(Struct, frozen=True):
@@ -32,9 +32,8 @@ class Look(Struct, frozen=True):
         if seen is None or seen.at < self.known_from:
             return Listening(alone_for=self.at - self.known_from)
         if seen.at == self.at:
-            return Listening(agents=seen.agents)
-        gone = tuple(it.card.id for it in seen.agents)
-        return Listening(alone_for=self.at - seen.at, gone=gone)
+            return seen.listening
+        return Listening(alone_for=self.at - seen.at, gone=seen.listening.agents)
 
 
 class Listeners:
@@ -71,5 +70,5 @@ class Listeners:
                 found.setdefault(name, []).append(agent)
         self._seen = {
             **{name: it for name, it in self._seen.items() if it.at >= oldest},
-            **{name: Seen(now, tuple(its)) for name, its in found.items()},
+            **{name: Seen(now, who_listens(its)) for name, its in found.items()},
         }
