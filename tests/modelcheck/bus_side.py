@@ -165,13 +165,16 @@ def verdicts(state: State, handoff: int, scenario: Scenario) -> Iterator[tuple[W
         return
     chain = state.chains[handoff]
     chain = replace(chain, began=1.0, changed=1.0)  # as it expects a child
-    here = listening(state, scenario.readers(handoff))
+    here = receipts.who_listens(listening(state, scenario.readers(handoff)))
     lives = chain.stage == "accepted" and owner_lives(state, chain)
     gone = None if lives else SETTINGS.presence_timeout
     waited = None if lives else SETTINGS.give_up_after
+    soon, late = here, here
+    if not here.agents:
+        soon, late = (replace(here, alone_for=it - 1.0) for it in (SOON, LATE))
     looks = (
-        (receipts.judge(chain, SETTINGS, now=SOON, agents=here), False),
-        (receipts.judge(chain, SETTINGS, now=LATE, agents=here), True),
+        (receipts.judge(chain, SETTINGS, now=SOON, listening=soon), False),
+        (receipts.judge(chain, SETTINGS, now=LATE, listening=late), True),
         (receipts.judge_owned(chain, SETTINGS, ownerless_for=gone), False),
         (receipts.judge_owned(chain, SETTINGS, ownerless_for=waited), True),
     )

@@ -240,8 +240,9 @@ CELLS: dict[tuple[Kind, Stage], tuple[Scenario, Harm]] = {
     ("held", "overdue"): (shut, "endless"),
     ("overdue", "sent"): (plain, "dark"),
     ("overdue", "delivered"): (plain, "dark"),
+    ("overdue", "held"): (stopped, "stuck"),
     ("accepted", "delivered"): (plain, "lost"),
-    ("accepted", "held"): (stopped, "stuck"),
+    ("accepted", "held"): (stopped, "lost"),
     ("accepted", "overdue"): (plain, "lost"),
     ("accepted", "failed"): (fails, "stuck"),
     ("accepted", "accepted"): (mishap, "lost"),
@@ -266,9 +267,9 @@ CELLS: dict[tuple[Kind, Stage], tuple[Scenario, Harm]] = {
 }
 """What comes of an empty cell: an event of this kind may not follow this stage any more."""
 
-UNUSED: set[tuple[Kind, Stage]] = {("held", "held"), ("overdue", "held"), ("refused", "delivered")}
-"""Cells that no writer of the model needs: a second reason to hold; an overdue behind a held; an
-agent that refuses without having accepted. They allow what does no harm."""
+UNUSED: set[tuple[Kind, Stage]] = {("held", "held"), ("refused", "delivered")}
+"""Cells that no writer of the model needs: a second reason to hold; an agent that refuses without
+having accepted. They allow what does no harm."""
 
 
 def cells() -> Iterator[LeftOut]:

@@ -289,18 +289,21 @@ def test_a_held_handoff_that_free_agents_leave_is_overdue(waited: float, told: b
         assert verdict.reason == "1 agent listens as builder, none accepted it"
 
 
-def test_what_the_window_manager_holds_back_is_its_own_while_no_agent_is_open() -> None:
+def test_what_the_window_manager_holds_back_is_its_own() -> None:
+    """Two writers that see different things would answer each other without end."""
     back = held("context usage", delivered_sequence=None)
-    for listening in (ONE_BUSY, ONE_CLOSED):
+    for listening in (ONE_BUSY, ONE_CLOSED, ONE_FREE, Listening(alone_for=599.0)):
         assert judge(back, SETTINGS, now=CHANGED + 6000, listening=listening) is None
-    verdict = judge(back, SETTINGS, now=CHANGED + 30, listening=ONE_FREE)
-    assert verdict is not None
-    assert verdict.reason == NO_MANAGER
-    verdict = judge(back, SETTINGS, now=CHANGED + 30, listening=NOBODY)
-    assert verdict is not None
-    assert verdict.reason == "no agent is listening as builder"
     overdue = chain("overdue", delivered_sequence=None)
     assert judge(overdue, SETTINGS, now=CHANGED + 30, listening=ONE_BUSY) is None
+
+
+def test_what_it_holds_back_is_given_up_when_nobody_listened_for_10_minutes() -> None:
+    back = held("context usage", delivered_sequence=None)
+    alone = Listening(alone_for=612.4)
+    verdict = judge(back, SETTINGS, now=CHANGED + 6000, listening=alone)
+    reason = "held for 612 s: context usage, no agent is listening as builder"
+    assert verdict == Verdict(kind="dead", reason=reason)
 
 
 def test_a_question_is_never_given_up() -> None:
@@ -310,8 +313,8 @@ def test_a_question_is_never_given_up() -> None:
         verdict = judge(chain(stage, question=True), SETTINGS, now=1e9, listening=NOBODY)
         assert verdict is not None
         assert verdict.reason == "waits for a person as builder"
-    undelivered = chain("overdue", question=True, delivered_sequence=None)
-    assert judge(undelivered, SETTINGS, now=1e9, listening=NOBODY) is None
+        undelivered = chain(stage, question=True, delivered_sequence=None)
+        assert judge(undelivered, SETTINGS, now=1e9, listening=NOBODY) is None
 
 
 # Given up.

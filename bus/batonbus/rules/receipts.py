@@ -152,20 +152,22 @@ def _judge_held(
     chain: Chain, settings: Settings, waited: float, listening: Listening
 ) -> Verdict | None:
     """While its reason holds it is held, however long that is."""
+    alone_for = min(waited, listening.alone_for)
+    if chain.delivered_sequence is None:
+        # The window manager holds it back, and says why. Another answer of ours would lead to
+        # another of its own, and so on.
+        if chain.question or alone_for < settings.give_up_after:
+            return None
+        nobody = _nobody(chain, listening).reason
+        return Verdict(kind="dead", reason=f"held for {alone_for:.0f} s: {chain.reason}, {nobody}")
     answer = _answer(chain, listening)
     if answer.kind == "held":
         return answer if answer.reason != chain.reason else None
     if not listening.agents:
         # One that is started again is back in a moment.
-        patience, waited = settings.presence_timeout, min(waited, listening.alone_for)
-        answer = _nobody(chain, listening)
-    elif chain.delivered_sequence is None and listening.not_free:
-        # The window manager holds it back: it says why, and it goes on.
-        return None
-    else:
-        # Who has just ended its work takes the next one in a moment.
-        patience = settings.receipt_timeout
-    return answer if waited >= patience else None
+        return answer if alone_for >= settings.presence_timeout else None
+    # Who has just ended its work takes the next one in a moment.
+    return answer if waited >= settings.receipt_timeout else None
 
 
 def _judge_overdue(
@@ -198,7 +200,7 @@ def _answer(chain: Chain, listening: Listening | None) -> Verdict:
 
 
 def _nobody(chain: Chain, listening: Listening) -> Verdict:
-    if chain.question and chain.delivered_sequence is not None:
+    if chain.question:
         return Verdict(kind="held", reason=PERSON.format(role=chain.addressee))
     reason = f"no agent is listening as {chain.addressee}"
     if listening.gone:
