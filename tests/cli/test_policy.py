@@ -41,6 +41,24 @@ def test_a_wrong_key_is_named_and_is_exit_code_1(
     assert said["valid"] is False
 
 
+def test_a_stored_policy_is_what_agents_are_told(
+    invoke: Callable[..., Result], last_json: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("[roles.builder]\nhard = 61")
+    before = last_json(invoke("policy", "get", "--json").stdout)
+    assert before["roles"] == {}
+    try:
+        assert invoke("policy", "set", str(file)).exit_code == 0
+        stored = last_json(invoke("policy", "get", "--json").stdout)
+        assert stored["roles"]["builder"]["hard"] == 61
+        assert invoke("doctor").exit_code == 0
+    finally:
+        file.write_text("")
+        invoke("policy", "set", str(file))
+    assert last_json(invoke("policy", "get", "--json").stdout) == before
+
+
 def test_what_is_no_text_is_said(policy: Callable[..., Result], tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(b"\xff\xfe")

@@ -1,14 +1,21 @@
 """`batonbus policy`: the context policy as a file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from batonbus.cli.options import Json, new_app
+from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean
+from batonbus.cli.running import run, start_logs
+from batonbus.rules.chain import OPERATOR
 from batonbus.rules.policy import Policy
-from batonbus.rules.policy_file import PolicyError, read_policy, write_policy
+from batonbus.rules.policy_file import PolicyError, write_policy
+from batonbus.rules.policy_file import read_policy as parse_policy
+from batonbus.run.discovery import find_fleet, find_url
+from batonbus.wire.connection import connect
+from batonbus.wire.topology import read_policy, store_policy
 
 app = new_app(no_args_is_help=True)
 
@@ -23,6 +30,7 @@ def policy() -> None:
     Examples:
       batonbus policy show > policy.toml
       batonbus policy check policy.toml
+      batonbus policy set policy.toml
     """
 
 
@@ -62,9 +70,60 @@ def check(file: File, as_json: Json = False) -> None:
     output.emit({"file": str(file), "valid": True, "violations": []})
 
 
+@app.command("set")
+def set_(
+    file: File,
+    url: Url = None,
+    fleet: Fleet = None,
+    as_json: Json = False,
+    log_level: LogLevel = None,
+) -> None:
+    """Store a policy with the fleet's ledger. It is in force for what starts from now on.
+
+    \b
+    Examples:
+      batonbus policy set policy.toml
+    """
+    start_logs(log_level, Level.WARNING)
+    output = Output(as_json)
+    name = fleet or find_fleet()
+    raise typer.Exit(run(output, partial(_set, output, url, name, _read(output, file))))
+
+
+async def _set(output: Output, url: str | None, fleet: str, policy: Policy) -> int:
+    async with connect(url or find_url(), OPERATOR) as connection:
+        await store_policy(connection, fleet, policy)
+    output.show(f"stored with the fleet {fleet!r}: start its processes again, and it is in force")
+    output.emit({"fleet": fleet, "stored": True})
+    return 0
+
+
+@app.command()
+def get(
+    url: Url = None, fleet: Fleet = None, as_json: Json = False, log_level: LogLevel = None
+) -> None:
+    """Print the policy that is stored with the fleet's ledger.
+
+    \b
+    Examples:
+      batonbus policy get > policy.toml
+    """
+    start_logs(log_level, Level.WARNING)
+    output = Output(as_json)
+    raise typer.Exit(run(output, partial(_get, output, url, fleet or find_fleet())))
+
+
+async def _get(output: Output, url: str | None, fleet: str) -> int:
+    async with connect(url or find_url(), OPERATOR) as connection:
+        found = await read_policy(connection, fleet)
+    output.show(write_policy(found).rstrip())
+    output.emit(found.completed())
+    return 0
+
+
 def _read(output: Output, file: Path) -> Policy:
     try:
-        return read_policy(file.read_text(encoding="utf-8"))
+        return parse_policy(file.read_text(encoding="utf-8"))
     except PolicyError as error:
         violations = error.violations
         output.show(

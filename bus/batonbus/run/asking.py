@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BusUnavailableError
+from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.run.confirmation import Word
 from batonbus.wire.connection import Connection, ServiceError
@@ -29,9 +30,10 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
-    """The numbers that the fleet agreed on."""
+    """The numbers that the fleet agreed on, and its context policy."""
 
     settings: Settings
+    policy: Policy = Policy()
 
 
 class ChainQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,10 +73,10 @@ class NotPartOfItError(BusUnavailableError):
     """Only those who are part of a handoff may ask for its state."""
 
 
-async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
+async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Welcome:
     """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
     data = await _ask(connection, fleet, HELLO, Hello(card=card))
-    return msgspec.json.decode(data, type=Welcome).settings
+    return msgspec.json.decode(data, type=Welcome)
 
 
 async def ask_chain(

@@ -11,10 +11,12 @@ from opentelemetry.trace import SpanKind
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
+from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.run.asking import (
     ChainAnswer,
     NotPartOfItError,
+    Welcome,
     ask_chain,
     ask_confirm,
     ask_hello,
@@ -66,11 +68,13 @@ class Client:
         publisher: Publisher,
         fleet: str,
         settings: Settings,
+        policy: Policy,
     ) -> None:
         self.connection = connection
         self.actor = connection.actor
         self.fleet = fleet
         self.settings = settings
+        self.policy = policy
         self.ledger = Ledger(connection, publisher, fleet)
         self.registry = Registry(connection, publisher, fleet)
         self.lines = Lines()
@@ -263,14 +267,14 @@ async def open_client(
     the block when NATS closes the connection for good.
     """
     async with connect(url, actor) as connection, Publisher(connection) as publisher:
-        settings = await _say_hello(connection, fleet, card)
-        client = Client(connection, publisher, fleet, settings)
+        welcome = await _say_hello(connection, fleet, card)
+        client = Client(connection, publisher, fleet, welcome.settings, welcome.policy)
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
         async with beside(connection.wait_closed, client.poll, client.confirm):
             yield client
 
 
-async def _say_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Settings:
+async def _say_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Welcome:
     with anyio.move_on_after(HELLO_PATIENCE):
         while True:
             try:

@@ -12,12 +12,13 @@ from batonbus.logs import log
 from batonbus.rules.chain import OPERATOR
 from batonbus.rules.diagnosis import payload_problem
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError, TopologyError
+from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
-from batonbus.wire.topology import ensure_topology, read_clock, read_settings
+from batonbus.wire.topology import ensure_topology, read_clock, read_policy, read_settings
 
 CLOCK_INTERVAL = 60.0
 """Seconds between two looks at the server's clock."""
@@ -31,6 +32,7 @@ class Core(Struct, frozen=True):
     registry: Registry
     settings: Settings
     fleet: str
+    policy: Policy = Policy()
 
 
 @asynccontextmanager
@@ -51,6 +53,7 @@ async def open_core(
             Registry(connection, publisher, fleet),
             await ensure_topology(connection, fleet, settings),
             fleet,
+            await read_policy(connection, fleet),
         )
         async with beside(connection.wait_closed, partial(_watch_clock, connection, fleet)):
             yield core
@@ -87,6 +90,7 @@ async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
             Registry(connection, publisher, fleet),
             settings,
             fleet,
+            await read_policy(connection, fleet),
         )
 
 

@@ -63,7 +63,7 @@ class KeeperService:
                 await ensure_addressee(
                     self._core.connection, self._core.fleet, addressee, self._core.settings
                 )
-        return msgspec.json.encode(Welcome(settings=self._core.settings))
+        return msgspec.json.encode(Welcome(settings=self._core.settings, policy=self._core.policy))
 
     async def _confirm(self, actor: str, data: bytes) -> bytes:
         question = msgspec.json.decode(data, type=ConfirmQuestion)

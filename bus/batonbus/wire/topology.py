@@ -11,6 +11,7 @@ import msgspec
 
 from batonbus.logs import log
 from batonbus.rules.errors import TopologyError
+from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import ApiError, Connection, DeniedError
 from batonbus.wire.subjects import (
@@ -26,6 +27,7 @@ STREAM_NOT_FOUND = 10059
 NAME_IN_USE = 10058
 CONSUMER_NOT_FOUND = 10014
 SETTINGS_KEY = "batonbus.settings"
+POLICY_KEY = "batonbus.policy"
 WINDOW_MANAGER_CONSUMER = "window-manager"
 
 MANAGER_ACK_WAIT = 5.0
@@ -232,13 +234,51 @@ async def _list_consumers(connection: Connection, stream: str) -> list[_Info]:
 async def read_settings(connection: Connection, fleet: str) -> Settings:
     """The settings stored with the ledger; also notes the server's clock.
     Raises TopologyError where there is no ledger."""
+    return _stored_settings(await _read_ledger(connection, fleet))
+
+
+async def _read_ledger(connection: Connection, fleet: str) -> _Info:
     info = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
     if info is None:
         raise TopologyError(
             f"there is no ledger of the fleet {fleet!r} at {connection.address}: "
             "start the bus with `batonbus up`"
         )
-    return _stored_settings(info)
+    return info
+
+
+async def read_policy(connection: Connection, fleet: str) -> Policy:
+    """The context policy stored with the ledger; the defaults where none was stored.
+    Raises TopologyError where there is no ledger, or the policy is of another version."""
+    info = await _read_ledger(connection, fleet)
+    metadata: dict[str, str] = info.config.get("metadata") or {}
+    try:
+        return msgspec.json.decode(metadata.get(POLICY_KEY, "{}"), type=Policy)
+    except msgspec.ValidationError as error:
+        raise TopologyError(
+            f"the policy stored with the fleet {fleet!r} is not of this version of batonbus "
+            f"({error}): store one anew with `batonbus policy set FILE`"
+        ) from error
+
+
+async def store_policy(connection: Connection, fleet: str, policy: Policy) -> None:
+    """Store a context policy with the ledger; processes read it when they start.
+    Raises TopologyError where there is no ledger, or the server does not let us change it."""
+    info = await _read_ledger(connection, fleet)
+    stored: dict[str, str] = info.config.get("metadata") or {}
+    metadata = {
+        **stored,
+        POLICY_KEY: msgspec.json.encode(policy).decode(),
+    }
+    try:
+        await connection.api(
+            f"STREAM.UPDATE.{stream_name(fleet)}", {**info.config, "metadata": metadata}
+        )
+    except DeniedError as error:
+        raise TopologyError(
+            f"the server does not let {connection.actor} change the ledger of {fleet!r} (it may "
+            f"not publish to {error.subject}): give this user that permission"
+        ) from error
 
 
 async def read_clock(connection: Connection, fleet: str) -> None:
