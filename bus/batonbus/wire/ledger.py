@@ -53,16 +53,23 @@ class Stored(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
 
 
-class _RawMessage(Struct):
+class Message(Struct, frozen=True):
+    """A message of the stream as it is stored, whatever it is. `hdrs` are its raw headers."""
+
     subject: str
     seq: int
     time: datetime
     data: bytes = b""
     hdrs: bytes = b""
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers as names and values."""
+        return parse_headers(self.hdrs)
+
 
 class _RawAnswer(Struct):
-    message: _RawMessage
+    message: Message
 
 
 class _StreamState(Struct):
@@ -141,6 +148,14 @@ class Ledger:
         return await self._get({"seq": after + 1, "next_by_subj": filter_})
 
     async def _get(self, body: Mapping[str, object]) -> Stored | None:
+        message = await self._get_message(body)
+        if message is None:
+            return None
+        return to_stored(
+            message.subject, message.seq, message.time.timestamp(), message.headers, message.data
+        )
+
+    async def _get_message(self, body: Mapping[str, object]) -> Message | None:
         while True:
             try:
                 raw = await self.connection.api(f"STREAM.MSG.GET.{self.stream}", body)
@@ -154,14 +169,7 @@ class Ledger:
                     raise
                 await anyio.sleep(0.1)
             else:
-                message = _decode_raw(raw).message
-                return to_stored(
-                    message.subject,
-                    message.seq,
-                    message.time.timestamp(),
-                    parse_headers(message.hdrs),
-                    message.data,
-                )
+                return _decode_raw(raw).message
 
     async def listen(self, filter_: str, hear: Callable[[Stored], None]) -> None:
         """Call `hear` with each event that is stored from now on, until the connection ends. At
@@ -182,6 +190,21 @@ class Ledger:
             events.append(found)
             after = found.event.sequence
         return events
+
+    async def read_messages(self, handoff_id: UUID) -> list[Message]:
+        """All that is stored of a handoff, as it is stored, in ledger order."""
+        messages: list[Message] = []
+        body = {"seq": 1, "next_by_subj": chain_filter(self.fleet, handoff_id)}
+        while (found := await self._get_message(body)) is not None:
+            messages.append(found)
+            body["seq"] = found.seq + 1
+        return messages
+
+    async def purge(self, handoff_id: UUID, *, upto: int) -> None:
+        """Remove a handoff's events up to this sequence for good; its id can be used anew then.
+        Doing it again changes nothing. Raises ApiError (an agent may not), NoAnswerError."""
+        body = {"filter": chain_filter(self.fleet, handoff_id), "seq": upto + 1}
+        await self.connection.api(f"STREAM.PURGE.{self.stream}", body)
 
     async def read_folded(self, chain: Chain, *, upto: int | None = None) -> Chain:
         """The chain with the events that the ledger holds behind its tail (up to `upto`)."""
