@@ -224,10 +224,21 @@ async def test_an_operator_hears_what_an_agent_answers(fleet: Any) -> None:
         assert (await next_message()).subject == accepted
 
 
+async def test_an_operator_removes_a_chain(fleet: Any) -> None:
+    gone = event("sent", "researcher", "operator")
+    chain = ".".join(gone.split(".")[:3])
+    async with user(fleet, "operator") as bus:
+        stored = await bus.request(gone)
+        body = msgspec.json.encode({"filter": f"{chain}.>", "seq": stored["seq"] + 1})
+        answer = await bus.request(f"$JS.API.STREAM.PURGE.{STREAM}", body)
+        assert (answer["success"], answer["purged"]) == (True, 1)
+
+
 FOREIGN_PUBLISHES = {
     **{f"another's {kind}": event(kind, "worker-code", "researcher") for kind in AGENT_EVENTS},
     **{f"the bus's {kind}": event(kind, "researcher", "worker-code") for kind in BUS_EVENTS},
     "the window manager's delivery": event("delivered", "window-manager", "worker-code"),
+    "the operator's retry": event("sent", "operator", "worker-code"),
     "another's presence": entry_of("worker-code"),
     "another's question": ask_subject(FLEET, "chain", "worker-code"),
     "another's deliveries": pull_from("worker-code"),

@@ -317,3 +317,14 @@ async def test_two_readers_of_one_ledger_fold_the_same(wire: Any, rogue: Any) ->
         await rogue(subject, headers=b"NATS/1.0\r\n" + marks + b"\r\n\r\n")
     chain = await wire.ledger.read_folded(Chain(id=ID))
     assert (chain.stage, chain.void) == ("sent", (2, 3))
+
+
+async def test_a_purge_removes_one_chain_and_opens_its_id_again(wire: Any) -> None:
+    gone, stays = wire.draft(), wire.draft()
+    tail = await wire.ledger.append(gone, tail=0)
+    await wire.ledger.append(stays, tail=0)
+    for _ in range(2):  # the second time there is nothing left to remove
+        await wire.ledger.purge(gone.subject.handoff_id, upto=tail)
+    assert await wire.ledger.read_chain(gone.subject.handoff_id) == []
+    assert len(await wire.ledger.read_chain(stays.subject.handoff_id)) == 1
+    assert await wire.ledger.append(gone, tail=0) == tail + 2

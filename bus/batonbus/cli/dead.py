@@ -301,23 +301,26 @@ async def _purge(
         going = list(dict.fromkeys(it for it in dead if it not in kept))
         for handoff_id, reason in kept.items():
             output.show(f"{handoff_id} stays: {reason}")
-        if going and not yes:
-            question = f"Purge {len(going)} dead letters? They are exported to {to} before."
-            await anyio.to_thread.run_sync(partial(typer.confirm, question, abort=True, err=True))
-        removed = await remove(core, going, to)
-    output.show(f"{removed.handoffs} purged, {removed.events} events; {len(kept)} stay.")
+        declined = bool(going) and not (yes or await _confirm(len(going), to))
+        removed = await remove(core, [] if declined else going, to)
+    output.show(f"purged: {removed.handoffs} ({removed.events} events); stay: {len(kept)}")
     if removed.file is not None:
         output.show(f"They are in {removed.file}.")
     output.emit(
         {
             "fleet": fleet,
-            "purged": going,
+            "purged": [] if declined else going,
             "events": removed.events,
             "kept": {str(handoff_id): reason for handoff_id, reason in kept.items()},
             "export": str(removed.file) if removed.file else None,
         }
     )
-    return 1 if named and kept else 0
+    return 1 if declined or (named and kept) else 0
+
+
+async def _confirm(count: int, to: Path) -> bool:
+    question = f"Dead letters to purge: {count}; they are exported to {to} before. Go on?"
+    return await anyio.to_thread.run_sync(partial(typer.confirm, question, err=True))
 
 
 def _older(core: Core, relatives: Relatives, age: float) -> list[UUID]:

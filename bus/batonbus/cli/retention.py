@@ -76,7 +76,7 @@ async def _retain(
     async with open_operator(url or find_url(), fleet=fleet) as core:
         done = await retain(core, to, older_than=age, dry_run=dry_run)
     would = "would go" if dry_run else "are gone"
-    output.show(f"{done.expired:,} handoffs {would}, {done.kept:,} stay in the ledger.")
+    output.show(f"handoffs that {would}: {done.expired:,}; that stay: {done.kept:,}")
     for work, count in sorted(done.works.items()):
         output.show(f"  {work}: {count:,}")
     if done.removed.file is not None:

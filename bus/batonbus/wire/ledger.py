@@ -16,7 +16,7 @@ from batonbus.wire.connection import ApiError, Connection
 from batonbus.wire.feed import Received
 from batonbus.wire.nats_client import parse_headers
 from batonbus.wire.publisher import LostRaceError, Publisher
-from batonbus.wire.subjects import Subject, chain_filter, check_token, stream_name
+from batonbus.wire.subjects import Subject, all_events, chain_filter, check_token, stream_name
 
 NO_MESSAGE = 10037
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -137,6 +137,12 @@ class Ledger:
             await self.connection.api(f"STREAM.INFO.{self.stream}"), type=_StreamInfo
         )
         return info.state.last_seq
+
+    async def is_head(self, sequence: int) -> bool:
+        """Whether nothing stands behind this sequence. The newest one alone does not tell: it stays
+        when all that there was has been purged."""
+        behind = {"seq": sequence + 1, "next_by_subj": all_events(self.fleet)}
+        return await self._get_message(behind) is None
 
     async def read(self, sequence: int) -> Stored | None:
         """The event at this sequence of the ledger, or None where there is none."""
