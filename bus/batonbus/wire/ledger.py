@@ -206,11 +206,17 @@ class Ledger:
             body["seq"] = found.seq + 1
         return messages
 
-    async def purge(self, handoff_id: UUID, *, upto: int) -> None:
-        """Remove a handoff's events up to this sequence for good; its id can be used anew then.
-        Doing it again changes nothing. Raises ApiError (an agent may not), NoAnswerError."""
-        body = {"filter": chain_filter(self.fleet, handoff_id), "seq": upto + 1}
-        await self.connection.api(f"STREAM.PURGE.{self.stream}", body)
+    async def delete(self, sequence: int) -> None:
+        """Remove one event for good; what is gone already stays gone. For a whole chain, from its
+        first event on: what an interruption leaves is void by its tail. Never by a purge of the
+        chain's subjects: the server looks through all of them then. Raises ApiError (an agent may
+        not), NoAnswerError."""
+        body = {"seq": sequence, "no_erase": True}
+        try:
+            await self.connection.api(f"STREAM.MSG.DELETE.{self.stream}", body)
+        except ApiError:
+            if await self._get_message({"seq": sequence}) is not None:
+                raise
 
     async def read_folded(self, chain: Chain, *, upto: int | None = None) -> Chain:
         """The chain with the events that the ledger holds behind its tail (up to `upto`)."""
