@@ -19,6 +19,9 @@ from batonbus_schemas import Dispatch, Envelope, Receipt, encode
 
 FLEET = "graveyard"
 
+SECRET = "ghp_" + "aB3dE5gH7jK9" * 3
+"""Of the form of a token, and none."""
+
 AGENTS = """
 from batonbus import Agent, Context
 from batonbus_schemas import Dispatch, TaskResult
@@ -121,6 +124,7 @@ def test_text_that_is_left_as_it_is_is_a_plain_retry(
     [
         ("sed -i s/brief/breif/", 4, ["$.body.breif", "$.body.brief"]),
         ("truncate -s 5", 4, ["not JSON"]),
+        (f"sed -i 's/break/{SECRET}/'", 4, ["$.body.brief"]),
         ("false", 1, ["the editor 'false' failed"]),
         ("no-such-editor", 1, ["nothing was sent"]),
     ],

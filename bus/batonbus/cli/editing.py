@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from batonbus.rules.errors import BatonbusError
-from batonbus_schemas import Body, Envelope, decode
+from batonbus.secrecy import find_in
+from batonbus_schemas import Body, Envelope, InvalidMessageError, decode
 
 
 class EditorError(BatonbusError):
@@ -38,5 +39,8 @@ def with_body(envelope: Envelope, data: bytes) -> Envelope:
     """The envelope with this body instead of its own. Raises InvalidMessageError with all that is
     wrong, as `batonbus validate` says it."""
     decode(data, dict[str, object])
-    changed = {**msgspec.to_builtins(envelope), "body": msgspec.Raw(data)}
-    return decode(msgspec.json.encode(changed), Envelope)
+    tree = {**msgspec.to_builtins(envelope), "body": msgspec.Raw(data)}
+    changed = decode(msgspec.json.encode(tree), Envelope)
+    if banned := find_in(changed):
+        raise InvalidMessageError(tuple(banned))
+    return changed
