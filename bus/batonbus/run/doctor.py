@@ -106,8 +106,8 @@ async def _look_at_disk(monitoring: str | None, embedded: bool) -> tuple[str | N
 async def warn_at_start(
     connection: Connection, fleet: str, *, monitoring: str | None = None, embedded: bool = False
 ) -> None:
-    """Log what a process of the bus can start with, and whoever runs it must know. `monitoring` as of
-    `examine`, `embedded` says that the server is ours; what cannot be known is the doctor's."""
+    """Log what a process of the bus can start with, and whoever runs it must know; what cannot be
+    known is left to the doctor. `monitoring` as of `examine`; `embedded`: the server is ours."""
     sync, _ = await _look_at_disk(monitoring, embedded)
     for it in concerns(replace(_look_at_server(connection, fleet), sync=sync)):
         log.warning(f"{it.name}.unsafe", detail=it.detail, advice=it.advice)
