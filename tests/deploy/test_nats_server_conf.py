@@ -224,10 +224,18 @@ async def test_an_operator_hears_what_an_agent_answers(fleet: Any) -> None:
         assert (await next_message()).subject == accepted
 
 
+async def test_an_operator_deletes_an_event(fleet: Any) -> None:
+    async with user(fleet, "operator") as bus:
+        stored = await bus.request(event("sent", "researcher", "operator"))
+        body = msgspec.json.encode({"seq": stored["seq"], "no_erase": True})
+        assert (await bus.request(f"$JS.API.STREAM.MSG.DELETE.{STREAM}", body))["success"]
+
+
 FOREIGN_PUBLISHES = {
     **{f"another's {kind}": event(kind, "worker-code", "researcher") for kind in AGENT_EVENTS},
     **{f"the bus's {kind}": event(kind, "researcher", "worker-code") for kind in BUS_EVENTS},
     "the window manager's delivery": event("delivered", "window-manager", "worker-code"),
+    "the operator's retry": event("sent", "operator", "worker-code"),
     "another's presence": entry_of("worker-code"),
     "another's question": ask_subject(FLEET, "chain", "worker-code"),
     "another's deliveries": pull_from("worker-code"),
@@ -237,6 +245,7 @@ FOREIGN_PUBLISHES = {
     "reading the ledger directly": f"$JS.API.DIRECT.GET.{STREAM}",
     "the ledger's state": f"$JS.API.STREAM.INFO.{STREAM}",
     "the list of streams": "$JS.API.STREAM.NAMES",
+    "the end of an event": f"$JS.API.STREAM.MSG.DELETE.{STREAM}",
     "a purge": f"$JS.API.STREAM.PURGE.{STREAM}",
     "the end of the ledger": f"$JS.API.STREAM.DELETE.{STREAM}",
     "another configuration": f"$JS.API.STREAM.UPDATE.{STREAM}",

@@ -11,7 +11,9 @@ from batonbus.rules.admission import (
     check_deadline,
     check_origin,
     expected_capabilities,
+    may_be_retried,
 )
+from batonbus.rules.chain import OPERATOR, Chain, retry_id
 from batonbus_schemas import (
     AgentCard,
     Dispatch,
@@ -155,3 +157,47 @@ def test_an_attempt_that_nobody_may_make_is_refused() -> None:
     envelope = Envelope(id=UUID(int=1), sender="a", to="b", body=Dispatch(brief="x"), attempt=4)
     said = check_origin(envelope, actor="a", handoff_id=str(envelope.id), to="b")
     assert [it.path for it in said] == ["$.attempt"]
+
+
+def test_an_operator_tries_a_dead_handoff_again() -> None:
+    again = envelope(id=retry_id(ID), sender=OPERATOR, retry_of=ID)
+    assert origin(again, actor=OPERATOR, handoff_id=str(retry_id(ID))) == []
+
+
+def test_nobody_else_says_that_it_tries_a_handoff_again() -> None:
+    forged = envelope(id=retry_id(ID), retry_of=ID)
+    problem = "only an operator tries a handoff again"
+    assert origin(forged, handoff_id=str(retry_id(ID))) == [
+        Violation(path="$.retry_of", problem=problem)
+    ]
+
+
+def test_a_dead_handoff_has_one_retry() -> None:
+    second = envelope(id=UUID(int=7), sender=OPERATOR, retry_of=ID)
+    (found,) = origin(second, actor=OPERATOR, handoff_id=str(UUID(int=7)))
+    assert found.path == "$.id"
+    assert str(retry_id(ID)) in found.problem
+
+
+@pytest.mark.parametrize(
+    ("stage", "is_retry", "may"),
+    [
+        ("dead", False, True),
+        ("dead", True, True),
+        ("refused", True, True),
+        ("cancelled", True, True),
+        ("settled", True, False),
+        ("accepted", True, False),
+        ("refused", False, False),
+        ("none", False, False),
+    ],
+)
+def test_what_ended_without_a_result_can_be_tried_again(
+    stage: Any, is_retry: bool, may: bool
+) -> None:
+    tried = envelope(retry_of=UUID(int=3) if is_retry else None)
+    assert may_be_retried(Chain(id=ID, stage=stage), tried) is may
+
+
+def test_a_dead_handoff_whose_envelope_is_unknown_can_be_tried_again() -> None:
+    assert may_be_retried(Chain(id=ID, stage="dead"), None)

@@ -12,6 +12,7 @@ from batonbus.rules.diagnosis import (
     diagnose,
     payload_problem,
 )
+from batonbus.rules.storage import DAY, Room, Storage
 from batonbus_schemas import AgentCard, Presence
 
 HEALTHY: dict[str, Any] = {
@@ -23,6 +24,7 @@ HEALTHY: dict[str, Any] = {
     "pulls": 1,
     "agents": (Presence(card=AgentCard(id="reviewer-1", role="reviewer")),),
     "sync": "always",
+    "storage": Storage(bytes=1_000_000, events=2_000, age=DAY),
 }
 
 
@@ -69,6 +71,41 @@ def test_what_is_wrong_is_named_with_what_to_do(
     assert said in findings[name].detail
     assert findings[name].advice
     assert {it.status for other, it in findings.items() if other != name} == {"ok"}
+
+
+def stored(*, used: int = 10**9, limit: int | None = None, age: float = 10 * DAY) -> Storage:
+    """A ledger that grew by 100 MB a day, unless it is said otherwise."""
+    rooms = () if limit is None else (Room(by="the disk", used=used, limit=limit),)
+    return Storage(bytes=used, events=2_000, age=age, rooms=rooms)
+
+
+@pytest.mark.parametrize(
+    ("storage", "status", "said"),
+    [
+        (stored(), "ok", "1.0 GB in 2,000 events, 100 MB more a day; no limit is known here"),
+        (stored(limit=10**12), "ok", "the disk leaves 999 GB for 9,990 days"),
+        (stored(limit=4 * 10**9), "ok", "for 30 days"),
+        (stored(limit=4 * 10**9 - 10**8), "warn", "leaves 2.9 GB for 29 days"),
+        (stored(limit=10**9 + 9 * 10**7), "fail", "92% is used"),
+        (stored(limit=10**9 + 10**7, age=1e9), "fail", "99% is used"),
+        (stored(used=10**4, limit=10**9, age=60.0), "ok", "growth not known yet (less than an"),
+        (stored(used=0, limit=0, age=0.0), "fail", "leaves 0 bytes: 100% is used"),
+        (None, "warn", "no ledger"),
+    ],
+)
+def test_the_room_of_the_ledger_is_told_in_days(
+    storage: Storage | None, status: str, said: str
+) -> None:
+    finding = look(storage=storage)["storage"]
+    assert finding.status == status
+    assert said in finding.detail
+    assert bool(finding.advice) == (status != "ok")
+
+
+def test_the_limit_that_is_reached_first_counts() -> None:
+    far, near = Room(by="far", used=5, limit=100), Room(by="near", used=50, limit=60)
+    storage = Storage(bytes=5, events=1, age=DAY, rooms=(far, near))
+    assert (storage.tightest, storage.days_left) == (near, 2.0)
 
 
 @pytest.mark.parametrize(

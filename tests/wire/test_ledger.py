@@ -317,3 +317,27 @@ async def test_two_readers_of_one_ledger_fold_the_same(wire: Any, rogue: Any) ->
         await rogue(subject, headers=b"NATS/1.0\r\n" + marks + b"\r\n\r\n")
     chain = await wire.ledger.read_folded(Chain(id=ID))
     assert (chain.stage, chain.void) == ("sent", (2, 3))
+
+
+async def test_a_chain_that_is_deleted_opens_its_id_again(wire: Any) -> None:
+    gone, stays = wire.draft(), wire.draft()
+    first = await wire.ledger.append(gone, tail=0)
+    await wire.ledger.append(stays, tail=0)
+    for _ in range(2):  # the second time there is nothing left to delete
+        await wire.ledger.delete(first)
+    assert await wire.ledger.read_chain(gone.subject.handoff_id) == []
+    assert len(await wire.ledger.read_chain(stays.subject.handoff_id)) == 1
+    assert await wire.ledger.append(gone, tail=0) == first + 2
+
+
+async def test_what_is_left_of_a_chain_without_its_beginning_is_void(wire: Any) -> None:
+    """So nothing mistakes it for a handoff when a deletion is interrupted."""
+    handoff_id = uuid4()
+    tail = await wire.ledger.append(wire.draft(handoff_id=handoff_id), tail=0)
+    delivered = wire.draft("delivered", handoff_id=handoff_id, actor="window-manager")
+    await wire.ledger.append(delivered, tail=tail)
+    await wire.ledger.delete(tail)
+    chain = await wire.ledger.read_folded(Chain(id=handoff_id))
+    assert (chain.stage, len(chain.void)) == ("none", 1)
+    with pytest.raises(LostRaceError):
+        await wire.ledger.append(wire.draft(handoff_id=handoff_id), tail=0)

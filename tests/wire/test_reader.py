@@ -135,3 +135,24 @@ async def readers(wire: Any) -> list[Any]:
     data = await wire.connection.api(f"CONSUMER.LIST.{wire.ledger.stream}")
     found = msgspec.json.decode(data)["consumers"]
     return [it for it in found if it["name"].startswith("reader-")]
+
+
+async def test_a_reader_finds_the_head_though_the_rest_is_purged_meanwhile(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "BATCH", 1)
+    monkeypatch.setattr(reader_module, "SILENCE", 0.05)
+    await fill(wire, 500)
+    heard: list[int] = []
+
+    def hear(stored: Any) -> None:
+        heard.append(stored.event.sequence)
+        if len(heard) == 1:
+            tasks.start_soon(wire.connection.api, f"STREAM.PURGE.{wire.ledger.stream}")
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            await reader_module.read_to_head(wire.ledger, hear)
+    assert 1 <= len(heard) < 500
+    assert await wire.ledger.is_head(0)
+    assert await wire.ledger.last_sequence() == 500

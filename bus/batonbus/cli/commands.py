@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, Entry] = {
     "show": Entry("batonbus.cli.history", "Show all that happened to a handoff."),
     "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
+    "dead": Entry("batonbus.cli.dead", "Dead letters: look at them, try them again, purge them."),
+    "retention": Entry("batonbus.cli.retention", "Export and purge what is over long ago."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
     "policy": Entry("batonbus.cli.policy", "Show or check the context policy of a fleet."),
     "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),

@@ -9,7 +9,13 @@ import typer
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table
 from batonbus.cli.running import run, start_logs
-from batonbus.run.discovery import MONITORING_VARIABLE, find_fleet, find_url, local_url
+from batonbus.run.discovery import (
+    MONITORING_VARIABLE,
+    find_fleet,
+    find_url,
+    local_url,
+    store_folder,
+)
 from batonbus.run.doctor import examine
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -51,9 +57,8 @@ def doctor(
 
 async def _examine(output: Output, url: str | None, fleet: str, monitoring: str | None) -> int:
     where = url or find_url()
-    findings = await examine(
-        where, fleet, monitoring=monitoring, embedded=where == local_url(Path.cwd())
-    )
+    store = store_folder(Path.cwd()) if where == local_url(Path.cwd()) else None
+    findings = await examine(where, fleet, monitoring=monitoring, store=store)
     table = new_table("check", "", "how it is", "what to do")
     for it in findings:
         row = (it.name, it.status, clean(it.detail), it.advice)

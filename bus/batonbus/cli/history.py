@@ -22,6 +22,11 @@ from batonbus_schemas import Cut, Dispatch, Envelope, HandoffV1, Question, TaskR
 
 _PREFIX = re.compile(r"[0-9a-f-]{4,36}")
 
+HandoffId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Id of the handoff, or its first four characters or more."),
+]
+
 app = new_app()
 
 
@@ -31,12 +36,7 @@ class HandoffNotFoundError(BatonbusError):
 
 @app.command()
 def show(
-    handoff: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Id of the handoff, or its first four characters or more."
-        ),
-    ],
+    handoff: HandoffId,
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -50,19 +50,22 @@ def show(
       batonbus show 5f0c2c1e-8a53-4a6e-9f3a-0d4c7f1b2a90
       batonbus show 5f0c
     """
-    if not _PREFIX.fullmatch(handoff.lower()):
-        raise typer.BadParameter(f"{handoff!r} is no id of a handoff: a UUID, or its beginning")
+    text = check_prefix(handoff)
     start_logs(log_level, Level.ERROR)
     output = Output(as_json)
-    raise typer.Exit(
-        run(output, partial(_show, output, url, fleet or find_fleet(), handoff.lower()))
-    )
+    raise typer.Exit(run(output, partial(_show, output, url, fleet or find_fleet(), text)))
+
+
+def check_prefix(text: str) -> str:
+    """An id of a handoff, or the beginning of one, in lower case. Raises BadParameter."""
+    if not _PREFIX.fullmatch(text.lower()):
+        raise typer.BadParameter(f"{text!r} is no id of a handoff: a UUID, or its beginning")
+    return text.lower()
 
 
 async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
-        handoff_id = await _resolve(core, text)
-        line = await read_line(core.ledger, handoff_id)
+        line = await read_line(core.ledger, await resolve(core, text))
     if not line:
         raise HandoffNotFoundError(f"the ledger of the fleet {fleet!r} has no handoff {text}")
     began = line[0].steps[0].stored.event.at
@@ -72,7 +75,9 @@ async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     return 0
 
 
-async def _resolve(core: Core, text: str) -> UUID:
+async def resolve(core: Core, text: str) -> UUID:
+    """The handoff whose id is, or begins with, this text. Raises HandoffNotFoundError where there
+    are none or several; a whole id is not looked up."""
     try:
         return UUID(text)
     except ValueError:

@@ -1,7 +1,9 @@
 """The options that the commands share."""
 
 import os
+import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +51,28 @@ LogLevel = Annotated[
         show_default=False,
     ),
 ]
+
+ExportFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--to",
+        metavar="DIR",
+        file_okay=False,
+        help="Folder of the export. Default: .batonbus/exports.",
+        show_default=False,
+    ),
+]
+
+_AGE = re.compile(r"(\d+)([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def read_age(text: str) -> float:
+    """An age such as 90s, 15m, 12h or 30d, in seconds. Raises BadParameter."""
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no age: a number and s, m, h or d, such as 30d")
+    return float(int(found[1]) * _SECONDS[found[2]])
 
 
 def new_app(**options: Any) -> typer.Typer:

@@ -99,8 +99,7 @@ def send(
         raise typer.BadParameter(
             "a file says its work and task itself: --work and --task need --to"
         )
-    if timeout is not None and not wait:
-        raise typer.BadParameter("--timeout needs --wait")
+    check_timeout(wait, timeout)
     start_logs(log_level, Level.WARNING)
     configure_tracing("batonbus-send")
     output = Output(as_json)
@@ -113,9 +112,15 @@ def send(
         else:
             envelope = _wrap(data, to, sender=actor, work=work or ADHOC, task=task)
     except InvalidMessageError as error:
-        raise typer.Exit(_report(output, refused(data, actor, error.violations))) from None
-    go = partial(_send, output, url, fleet or find_fleet(), envelope, wait, timeout)
+        raise typer.Exit(report(output, refused(data, actor, error.violations))) from None
+    go = partial(hand_over, output, url, fleet or find_fleet(), envelope, wait, timeout)
     raise typer.Exit(run(output, go))
+
+
+def check_timeout(wait: bool, timeout: float | None) -> None:
+    """Raises BadParameter for a --timeout that nothing waits for."""
+    if timeout is not None and not wait:
+        raise typer.BadParameter("--timeout needs --wait")
 
 
 def _read(what: str, *, is_text: bool) -> bytes:
@@ -138,7 +143,7 @@ def _wrap(data: bytes, to: str, *, sender: str, work: str, task: str | None) -> 
     return read_handoff(encode(envelope), sender=sender)
 
 
-async def _send(
+async def hand_over(
     output: Output,
     url: str | None,
     fleet: str,
@@ -146,6 +151,7 @@ async def _send(
     wait: bool,
     timeout: float | None,
 ) -> int:
+    """Send a handoff as its sender, say what became of it, and give the exit code."""
     async with Bus(url or find_url(), actor=envelope.sender, fleet=fleet) as bus:
         started = time.monotonic()
         sent = await _store(bus, envelope)
@@ -153,7 +159,7 @@ async def _send(
         outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
         advice = advise(outcome, envelope, bus.client.settings.give_up_after)
         if not wait or outcome.state in {"refused", "dead", "cancelled"}:
-            return _report(output, outcome, advice)
+            return report(output, outcome, advice)
         _show(output, outcome, advice)
         return await _await_result(output, sent, outcome, timeout)
 
@@ -175,7 +181,7 @@ async def _await_result(output: Output, sent: Sent, outcome: Outcome, timeout: f
         with anyio.fail_after(timeout):
             result = await sent.result()
     except Bounced as error:
-        return _report(output, outcome_of(error.receipt))
+        return report(output, outcome_of(error.receipt))
     except TimeoutError:
         output.note(
             f"no result within {timeout:g} s; the work goes on: "
@@ -183,10 +189,10 @@ async def _await_result(output: Output, sent: Sent, outcome: Outcome, timeout: f
         )
         output.emit(outcome)
         return outcome.exit_code or 1
-    return _report(output, replace(outcome, state="settled", result=result))
+    return report(output, replace(outcome, state="settled", result=result))
 
 
-def _report(output: Output, outcome: Outcome, advice: str = "") -> int:
+def report(output: Output, outcome: Outcome, advice: str = "") -> int:
     """Print the outcome for people or programs, and give its exit code."""
     _show(output, outcome, advice)
     output.emit(outcome)

@@ -6,7 +6,7 @@ Each check returns every violation that it finds; an empty answer admits the han
 from collections.abc import Sequence
 from datetime import datetime
 
-from batonbus.rules.chain import ATTEMPT_LIMIT
+from batonbus.rules.chain import ATTEMPT_LIMIT, OPERATOR, Chain, retry_id
 from batonbus_schemas import Envelope, HandoffV1, Presence, Violation
 
 
@@ -25,11 +25,29 @@ def check_origin(envelope: Envelope, *, actor: str, handoff_id: str, to: str) ->
     if envelope.attempt > ATTEMPT_LIMIT:
         problem = f"is {envelope.attempt}, and nobody works more than {ATTEMPT_LIMIT} times on it"
         problems.append(Violation(path="$.attempt", problem=problem))
+    if envelope.retry_of is not None:
+        problems += _check_retry(envelope, actor)
     if envelope.stage_parents or envelope.task_parents:
         problems.append(
             Violation(path="$", problem="parents are filled by the bus: name handoffs in `after`")
         )
     return problems
+
+
+def _check_retry(envelope: Envelope, actor: str) -> list[Violation]:
+    if actor != OPERATOR:
+        return [Violation(path="$.retry_of", problem="only an operator tries a handoff again")]
+    if envelope.retry_of is not None and envelope.id != (only := retry_id(envelope.retry_of)):
+        problem = f"is not {only}, the one retry of handoff {envelope.retry_of}"
+        return [Violation(path="$.id", problem=problem)]
+    return []
+
+
+def may_be_retried(chain: Chain, tried: Envelope | None) -> bool:
+    """Whether an operator may try this handoff again: a dead one, or a retry that was refused or
+    cancelled, for the dead one has no other. `tried` is its envelope as it was sent."""
+    is_retry = tried is not None and tried.retry_of is not None
+    return chain.stage == "dead" or (is_retry and chain.stage in {"refused", "cancelled"})
 
 
 def check_deadline(envelope: Envelope, now: datetime) -> list[Violation]:

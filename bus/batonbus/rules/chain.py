@@ -305,6 +305,11 @@ def is_in_line(root: UUID, handoff_id: UUID) -> bool:
     return False
 
 
+def retry_id(tried: UUID) -> UUID:
+    """The id of the handoff that tries a dead one again: there is one, whoever asks for it."""
+    return uuid5(tried, "retry")
+
+
 def keyed_id(handled: UUID, key: str) -> UUID:
     """The id of a handoff sent inside a handler: the same key is the same handoff, in any attempt
     and after any crash."""

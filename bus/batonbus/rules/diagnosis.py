@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from batonbus.rules.storage import Storage, amount
 from batonbus_schemas import MESSAGE_LIMIT, Presence
 
 HEADERS_LIMIT = 8_192
@@ -16,6 +17,12 @@ its `max_payload`."""
 
 SECURE_VERSIONS = {(2, 11): 16, (2, 12): 7, (2, 14): 0}
 """The first patch of each line without known holes; a newer line is secure from its start."""
+
+FULL = 0.95
+"""The part of a limit above which the ledger is called full."""
+
+DAYS_TO_ACT = 30
+"""Days of room below which it is time to do something."""
 
 
 SKEW_ALLOWED = 5.0
@@ -39,7 +46,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     writes to its disk (`always`, or seconds), None where `sync_unknown` says why that is not known.
     `jetstream` and `keeper` are why there is none, if so, `unwritten` is why the ledger stores
     nothing. `open_at` is the address at which anybody may come in without credentials, `skew` is
-    how many seconds the server's clock is ahead of ours.
+    how many seconds the server's clock is ahead of ours, `storage` is None without a ledger.
     """
 
     address: str
@@ -56,6 +63,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     open_at: str | None = None
     skew: float = 0.0
     unwritten: str | None = None
+    storage: Storage | None = None
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -220,6 +228,28 @@ def _sync(facts: Facts) -> Finding:
     )
 
 
+def _storage(facts: Facts) -> Finding:
+    storage = facts.storage
+    if storage is None:
+        return _warn("storage", "there is no ledger to measure", "start the bus: `batonbus up`")
+    room, growth, days = storage.tightest, storage.growth, storage.days_left
+    detail = f"{amount(storage.bytes)} in {storage.events:,} events, "
+    if growth is None:
+        detail += "growth not known yet (less than an hour of data)"
+    else:
+        detail += f"{amount(growth)} more a day"
+    if room is None:
+        return _ok("storage", f"{detail}; no limit is known here")
+    detail += f"; {room.by} leaves {amount(room.left)}"
+    detail += f" for {days:,.0f} days" if days is not None else ""
+    advice = "let go of what is over: `batonbus retention run`, or give the server more room"
+    if room.filled > FULL or (days is not None and days < 1):
+        return _fail("storage", f"{detail}: {room.filled:.0%} is used", advice)
+    if days is not None and days < DAYS_TO_ACT:
+        return _warn("storage", detail, advice)
+    return _ok("storage", detail)
+
+
 _CHECKS: tuple[Callable[[Facts], Finding], ...] = (
     _server,
     _access,
@@ -232,4 +262,5 @@ _CHECKS: tuple[Callable[[Facts], Finding], ...] = (
     _agents,
     _sync,
     _clock,
+    _storage,
 )

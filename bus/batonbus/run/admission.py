@@ -10,13 +10,16 @@ from batonbus.rules.admission import (
     check_deadline,
     check_origin,
     expected_capabilities,
+    may_be_retried,
 )
-from batonbus.rules.chain import Chain
+from batonbus.rules.chain import Chain, child_id
 from batonbus.rules.lineage import Position, Record, check_after, place
-from batonbus.run.arrivals import Arrival, RefusedError
+from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.core import Core
+from batonbus.run.history import History, make_history
 from batonbus.run.records import Records
 from batonbus.secrecy import find_in
+from batonbus.wire.ledger import Stored
 from batonbus_schemas import Delivery, Envelope, Settlement, Violation, decode, read_handoff
 
 
@@ -31,22 +34,78 @@ class Admission:
     async def admit(self, arrival: Arrival) -> tuple[Envelope, Position]:
         """The envelope as the bus completes it, and its position. Raises RefusedError,
         InvalidMessageError, LineageError."""
-        event = arrival.source.event
+        now = datetime.fromtimestamp(self._core.connection.server_time(), UTC)
+        envelope, position = await self._stand(arrival, now)
+        await self._check_capabilities(envelope)
+        return envelope, position
+
+    async def _stand(self, arrival: Arrival, now: datetime) -> tuple[Envelope, Position]:
+        """The envelope as the bus completes it, and where it stands, judged at the moment `now`."""
+        actor, handoff_id = arrival.source.event.actor, str(arrival.handoff_id)
         envelope = self._read_envelope(arrival)
         violations = check_origin(
-            envelope, actor=event.actor, handoff_id=str(arrival.handoff_id), to=arrival.addressee
+            envelope, actor=actor, handoff_id=handoff_id, to=arrival.addressee
         )
-        now = datetime.fromtimestamp(self._core.connection.server_time(), UTC)
         violations += check_deadline(envelope, now)
         violations += find_in(envelope)
         if violations:
             raise RefusedError("the envelope is not admitted", tuple(violations))
-        await self._check_capabilities(envelope)
+        if envelope.retry_of is not None:
+            return await self._stand_again(envelope, envelope.retry_of)
         envelope, after, handled = await self._complete(arrival, envelope)
         # The deadline that it inherits binds it like one of its own.
         if late := check_deadline(envelope, now):
             raise RefusedError("the envelope is not admitted", tuple(late))
         return envelope, await self._place(envelope, after, handled)
+
+    async def _stand_again(self, envelope: Envelope, tried: UUID) -> tuple[Envelope, Position]:
+        """A retry stands where the handoff stood that it tries again
+        (see decisions/retries-of-the-dead.md)."""
+        history = make_history(tried, await self._ledger.read_chain(tried))
+        if not may_be_retried(history.chain, history.envelope):
+            raise RefusedError(
+                f"handoff {tried} is {history.chain.stage}: only a dead one is retried"
+            )
+        delivery = history.delivery
+        if delivery is not None:
+            before = delivery.envelope
+            position = Position(
+                to=envelope.to,
+                opener=delivery.opener,
+                stage_parents=before.stage_parents,
+                task_parents=before.task_parents,
+            )
+        else:
+            # Nobody had looked at it: that is done now, as of the moment at which it was sent.
+            source = await self._find_source(envelope, history)
+            arrival, _ = await arrive(self._ledger, source)
+            if arrival is None:
+                raise RefusedError(f"nothing in the ledger opened handoff {tried}")
+            sent_at = datetime.fromtimestamp(source.event.at, UTC)
+            before, position = await self._stand(arrival, sent_at)
+        again = replace(
+            envelope,
+            work=before.work,
+            task=before.task,
+            within=before.within,
+            after=before.after,
+            hops=before.hops,
+        )
+        return again, position
+
+    async def _find_source(self, envelope: Envelope, history: History) -> Stored:
+        """The event that opened a handoff which was never delivered. Where that is another one's
+        settled event, the retry names that handoff in `after`: no chain names its parent."""
+        for step in history.steps:
+            if step.objection is None and step.stored.event.kind == "sent":
+                return step.stored
+        for parent in envelope.after or ():
+            chain = await self._ledger.read_folded(Chain(id=parent))
+            if child_id(parent) == history.chain.id and chain.settled_sequence is not None:
+                source = await self._ledger.read(chain.settled_sequence)
+                if source is not None:
+                    return source
+        raise RefusedError(f"the ledger does not say who sent handoff {history.chain.id}")
 
     def _read_envelope(self, arrival: Arrival) -> Envelope:
         if arrival.parent is None:

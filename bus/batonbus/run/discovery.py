@@ -19,6 +19,11 @@ def address_file(folder: Path) -> Path:
     return folder / STATE_FOLDER / "address"
 
 
+def store_folder(folder: Path) -> Path:
+    """Where the server of `batonbus up` keeps all that was handed over."""
+    return folder / STATE_FOLDER / "store"
+
+
 def find_url(folder: Path | None = None) -> str:
     """The bus's address, which may hold credentials. Raises BusUnavailableError."""
     if url := os.environ.get("BATONBUS_URL"):

@@ -3,6 +3,7 @@ is seen."""
 
 import time
 import urllib.request
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -15,6 +16,7 @@ from batonbus.rules.chain import OPERATOR
 from batonbus.rules.diagnosis import Facts, Finding, concerns, diagnose
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.run.asking import ask_hello
+from batonbus.run.room import measure
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.probe import probe_ledger
 from batonbus.wire.publisher import Publisher
@@ -44,20 +46,20 @@ class _Page(Struct):
 
 
 async def examine(
-    url: str, fleet: str, *, monitoring: str | None = None, embedded: bool = False
+    url: str, fleet: str, *, monitoring: str | None = None, store: Path | None = None
 ) -> list[Finding]:
     """Check a bus. `monitoring` is the http address of the server's own monitoring, if known;
-    `embedded` says that `batonbus up` started the server, by a configuration of ours."""
+    `store` is the server's folder, where `batonbus up` started it by a configuration of ours."""
     try:
         async with connect(url, OPERATOR) as connection:
-            return diagnose(await _look(connection, fleet, monitoring, embedded))
+            return diagnose(await _look(connection, fleet, monitoring, store))
     except (BusUnavailableError, NoAnswerError) as error:
         what, _, advice = str(error).partition(": ")
         return [Finding(name="server", status="fail", detail=what, advice=advice)]
 
 
 async def _look(
-    connection: Connection, fleet: str, monitoring: str | None, embedded: bool
+    connection: Connection, fleet: str, monitoring: str | None, store: Path | None
 ) -> Facts:
     facts = _look_at_server(connection, fleet)
     try:
@@ -68,7 +70,7 @@ async def _look(
     manager, ledger = parts.get(WINDOW_MANAGER_CONSUMER), parts[stream_name(fleet)]
     # Before anything else takes its time: the answer of just now told the server's.
     skew = connection.server_time() - time.time() if ledger else 0.0
-    sync, why_unknown = await _look_at_disk(monitoring, embedded)
+    sync, why_unknown = await _look_at_disk(monitoring, embedded=store is not None)
     return replace(
         facts,
         skew=skew,
@@ -79,6 +81,7 @@ async def _look(
         agents=await _list_agents(connection, fleet) if all(parts.values()) else (),
         sync=sync,
         sync_unknown=why_unknown,
+        storage=await measure(connection, fleet, store) if parts[stream_name(fleet)] else None,
     )
 
 
@@ -103,8 +106,8 @@ async def _look_at_disk(monitoring: str | None, embedded: bool) -> tuple[str | N
 async def warn_at_start(
     connection: Connection, fleet: str, *, monitoring: str | None = None, embedded: bool = False
 ) -> None:
-    """Log what a process of the bus can start with, and whoever runs it must know. Arguments as of
-    `examine`; what cannot be known is left to the doctor."""
+    """Log what a process of the bus can start with, and whoever runs it must know; what cannot be
+    known is left to the doctor. `monitoring` as of `examine`; `embedded`: the server is ours."""
     sync, _ = await _look_at_disk(monitoring, embedded)
     for it in concerns(replace(_look_at_server(connection, fleet), sync=sync)):
         log.warning(f"{it.name}.unsafe", detail=it.detail, advice=it.advice)

@@ -60,8 +60,8 @@ class ReceiptKeeper:
             await self._watch_due()
 
     async def _fold(self, feed: Feed) -> None:
-        # A new fleet's ledger has nothing to catch up with, so no message will say so.
-        if await self._core.ledger.last_sequence() == 0:
+        # An empty ledger has nothing to catch up with, so no message will say so.
+        if await self._core.ledger.is_head(0):
             self._caught_up.set()
         while True:
             received = await feed.receive()

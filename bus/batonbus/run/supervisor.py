@@ -15,7 +15,7 @@ from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.errors import BusUnavailableError
 from batonbus.rules.settings import Settings
 from batonbus.run.core import open_core
-from batonbus.run.discovery import STATE_FOLDER, address_file
+from batonbus.run.discovery import STATE_FOLDER, address_file, store_folder
 from batonbus.wire.processes import start_child, stop_child
 from batonbus.wire.server import embedded_server, is_port_free
 
@@ -74,7 +74,7 @@ async def local_bus(
     """
     state = folder / STATE_FOLDER
     with _only_one(state):
-        async with embedded_server(state / "store", _choose_port(state, port)) as server:
+        async with embedded_server(store_folder(folder), _choose_port(state, port)) as server:
             _write(state / "port", str(server.port))
             async with open_core(server.url, OPERATOR, fleet=fleet, settings=settings):
                 pass  # before its processes start, so that all go by the same numbers

@@ -16,7 +16,7 @@ from batonbus.wire.connection import ApiError, Connection
 from batonbus.wire.feed import Received
 from batonbus.wire.nats_client import parse_headers
 from batonbus.wire.publisher import LostRaceError, Publisher
-from batonbus.wire.subjects import Subject, chain_filter, check_token, stream_name
+from batonbus.wire.subjects import Subject, all_events, chain_filter, check_token, stream_name
 
 NO_MESSAGE = 10037
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -53,16 +53,23 @@ class Stored(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
 
 
-class _RawMessage(Struct):
+class Message(Struct, frozen=True):
+    """A message of the stream as it is stored, whatever it is. `hdrs` are its raw headers."""
+
     subject: str
     seq: int
     time: datetime
     data: bytes = b""
     hdrs: bytes = b""
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers as names and values."""
+        return parse_headers(self.hdrs)
+
 
 class _RawAnswer(Struct):
-    message: _RawMessage
+    message: Message
 
 
 class _StreamState(Struct):
@@ -131,6 +138,12 @@ class Ledger:
         )
         return info.state.last_seq
 
+    async def is_head(self, sequence: int) -> bool:
+        """Whether nothing stands behind this sequence. The newest one alone does not tell: it stays
+        when all that there was has been purged."""
+        behind = {"seq": sequence + 1, "next_by_subj": all_events(self.fleet)}
+        return await self._get_message(behind) is None
+
     async def read(self, sequence: int) -> Stored | None:
         """The event at this sequence of the ledger, or None where there is none."""
         return await self._get({"seq": sequence})
@@ -141,6 +154,14 @@ class Ledger:
         return await self._get({"seq": after + 1, "next_by_subj": filter_})
 
     async def _get(self, body: Mapping[str, object]) -> Stored | None:
+        message = await self._get_message(body)
+        if message is None:
+            return None
+        return to_stored(
+            message.subject, message.seq, message.time.timestamp(), message.headers, message.data
+        )
+
+    async def _get_message(self, body: Mapping[str, object]) -> Message | None:
         while True:
             try:
                 raw = await self.connection.api(f"STREAM.MSG.GET.{self.stream}", body)
@@ -154,14 +175,7 @@ class Ledger:
                     raise
                 await anyio.sleep(0.1)
             else:
-                message = _decode_raw(raw).message
-                return to_stored(
-                    message.subject,
-                    message.seq,
-                    message.time.timestamp(),
-                    parse_headers(message.hdrs),
-                    message.data,
-                )
+                return _decode_raw(raw).message
 
     async def listen(self, filter_: str, hear: Callable[[Stored], None]) -> None:
         """Call `hear` with each event that is stored from now on, until the connection ends. At
@@ -182,6 +196,27 @@ class Ledger:
             events.append(found)
             after = found.event.sequence
         return events
+
+    async def read_messages(self, handoff_id: UUID) -> list[Message]:
+        """All that is stored of a handoff, as it is stored, in ledger order."""
+        messages: list[Message] = []
+        body = {"seq": 1, "next_by_subj": chain_filter(self.fleet, handoff_id)}
+        while (found := await self._get_message(body)) is not None:
+            messages.append(found)
+            body["seq"] = found.seq + 1
+        return messages
+
+    async def delete(self, sequence: int) -> None:
+        """Remove one event for good; what is gone already stays gone. For a whole chain, from its
+        first event on: what an interruption leaves is void by its tail. Never by a purge of the
+        chain's subjects: the server looks through all of them then. Raises ApiError (an agent may
+        not), NoAnswerError."""
+        body = {"seq": sequence, "no_erase": True}
+        try:
+            await self.connection.api(f"STREAM.MSG.DELETE.{self.stream}", body)
+        except ApiError:
+            if await self._get_message({"seq": sequence}) is not None:
+                raise
 
     async def read_folded(self, chain: Chain, *, upto: int | None = None) -> Chain:
         """The chain with the events that the ledger holds behind its tail (up to `upto`)."""

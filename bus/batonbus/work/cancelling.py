@@ -1,12 +1,10 @@
 """Cancelling a work: whatever of it is open ends, the senders before those that they ask."""
 
-from uuid import UUID
-
-from batonbus.rules.chain import OPERATOR, Chain, fold
+from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.core import Core
-from batonbus.wire.ledger import Draft, Stored
+from batonbus.run.history import read_chains
+from batonbus.wire.ledger import Draft
 from batonbus.wire.publisher import LostRaceError
-from batonbus.wire.reader import read_to_head
 from batonbus.wire.subjects import NOBODY, Subject
 from batonbus_schemas import Receipt, encode
 
@@ -22,13 +20,7 @@ async def cancel_work(core: Core, work: str, reason: str) -> int:
 
 async def _open_chains(core: Core, work: str) -> list[Chain]:
     """In the order of their beginning: a scheduler comes before the stages that it asks."""
-    chains: dict[UUID, Chain] = {}
-
-    def hear(stored: Stored) -> None:
-        handoff_id = stored.subject.handoff_id
-        chains[handoff_id] = fold(chains.get(handoff_id, Chain(id=handoff_id)), [stored.event])
-
-    await read_to_head(core.ledger, hear)
+    chains = await read_chains(core.ledger)
     own = [it for it in chains.values() if it.work == work]
     # What a settled handoff hands on is open before the window manager has seen it.
     unseen = [
