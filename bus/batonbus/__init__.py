@@ -1,6 +1,7 @@
 """A durable bus on NATS JetStream by which fleets of AI agents hand work to each other."""
 
 from batonbus.rules.chain import IllegalStepError
+from batonbus.rules.command_lines import CommandLine, CommandLineError
 from batonbus.rules.errors import (
     BatonbusError,
     Bounced,
@@ -15,8 +16,9 @@ from batonbus.rules.settings import Settings
 from batonbus.run.agent import Agent
 from batonbus.run.bus import Bus
 from batonbus.run.context import Context
-from batonbus.run.program import Ended, ProgramError, run_program
+from batonbus.run.program import CommandFailedError, Ended, ProgramError, run_program
 from batonbus.run.sent import Sent, gather
+from batonbus.run.session import Session, find_command_line
 from batonbus.testing import TestBus
 
 __all__ = [
@@ -25,6 +27,9 @@ __all__ = [
     "Bounced",
     "Bus",
     "BusUnavailableError",
+    "CommandFailedError",
+    "CommandLine",
+    "CommandLineError",
     "ConflictError",
     "Context",
     "Ended",
@@ -34,9 +39,11 @@ __all__ = [
     "ProgramError",
     "Refuse",
     "Sent",
+    "Session",
     "Settings",
     "TestBus",
     "TryAgain",
+    "find_command_line",
     "gather",
     "run_program",
 ]

@@ -130,6 +130,12 @@ def test_a_command_is_split_as_a_shell_would_but_no_shell_runs() -> None:
         ["fleet:reviewer", "--slots", "2"],
         ["--role", "reviewer", "--command", "cat 'open"],
         ["--role", "reviewer", "--command", " "],
+        ["--runtime", "claude"],
+        ["--role", "reviewer", "--runtime", "gpt"],
+        ["--role", "reviewer", "--runtime", "nowhere.toml"],
+        ["--role", "reviewer", "--runtime", "claude", "--command", "cat"],
+        ["--role", "reviewer", "--runtime", "claude", "--slots", "2"],
+        ["fleet:reviewer", "--runtime", "claude"],
     ],
 )
 def test_a_wrong_call_is_a_usage_error(invoke: Callable[..., Result], arguments: list[str]) -> None:
@@ -151,6 +157,17 @@ def test_an_agent_works_and_is_gone_after_a_signal(shell: Any, bus_folder: Path)
     assert "agent.stopped" in agent.err[-1]
     assert json.loads(agent.out[-1])["stopped"] is True
     assert "reviewer" not in shell.call("fleet", folder=bus_folder).stdout.splitlines()
+
+
+def test_a_runtime_of_ones_own_is_a_file(shell: Any, bus_folder: Path) -> None:
+    (bus_folder / "counter.toml").write_text('start = ["wc", "{options}"]')
+    options = ("--role", "counter", "--runtime", "./counter.toml -l", "--json")
+    with shell.agent(*options, folder=bus_folder) as agent:
+        sent = shell.call("send", "--to", "counter", "x", "--wait", folder=bus_folder)
+        assert sent.returncode == 0
+        assert int(sent.stdout.splitlines()[-1]) > 1
+        assert agent.end(signal.SIGTERM) == 0
+    assert json.loads(agent.out[0])["agent"]["runtime"] == "wc"
 
 
 def test_an_agent_finishes_what_it_works_on_before_it_stops(shell: Any, bus_folder: Path) -> None:

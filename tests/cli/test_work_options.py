@@ -36,7 +36,7 @@ def test_a_functions_module_may_lie_in_the_current_folder(here: Path) -> None:
         ("builder", "write ROLE=SPEC"),
         ("builder=", "write ROLE=SPEC"),
         ("plumber=command:wc", "'plumber' is no role"),
-        ("builder=claude -p", "is no runtime"),
+        ("builder=gpt -p", "is no runtime"),
         ("builder=claude:-p", "is of no known kind"),
         ("builder=command:", "is no runtime"),
         ("builder=script:none.toml", "none.toml"),

@@ -20,10 +20,15 @@ from msgspec import to_builtins
 from batonbus import Settings
 from batonbus.cli.outcome import EXIT_CODES
 from batonbus.cli.work_options import runtime_specs
+from batonbus.rules.command_lines import COMMAND_LINES, parse_command_line
+from batonbus.rules.transcripts import read_transcript, usage_of
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SNIPPETS = Path(__file__).parent / "snippets"
+MINE = (SNIPPETS / "mine.toml").read_text()
+"""A runtime of one's own."""
+
 PROGRAMS = Path(__file__).parent / "programs"
 """Stand-ins for programs that are not installed here."""
 
@@ -211,6 +216,7 @@ def test_a_runtime_is_written_as_the_fleet_reads_it(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_module.py").write_text("async def build(assignment): ...\n")
+    (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "patches.toml").write_text('[[step]]\nrole = "builder"\nwhat = "Nothing."\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -224,6 +230,25 @@ def read_rows(heading: str) -> dict[str, str]:
     _, _, rest = README.partition(f"| {heading} |")
     rows = [line.split("|") for line in rest.partition("\n\n")[0].splitlines()[2:]]
     return {row[1].strip(" `"): row[2].strip() for row in rows}
+
+
+def test_the_table_of_runtimes_says_what_each_one_can() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no) \| (yes|no) \| (\w+)", README, flags=re.M)
+    assert [name for name, *_ in rows] == list(COMMAND_LINES)
+    for name, resumes, compacts, usage in rows:
+        line = COMMAND_LINES[name]
+        assert (bool(line.resume), bool(line.compact)) == (resumes == "yes", compacts == "yes")
+        assert bool(line.tokens) == (usage == "by")
+
+
+def test_a_runtime_of_ones_own_is_read_as_the_readme_writes_it() -> None:
+    output = (
+        '{"type": "step"}\n{"type": "result", "text": "Done.", "session_id": "s-1", '
+        '"model": "my-model", "usage": {"input": 30000, "output": 20000}}'
+    )
+    reading = read_transcript(parse_command_line(MINE), output)
+    assert (reading.answer, reading.session) == ("Done.", "s-1")
+    assert usage_of(reading.tokens, reading.window).percent == 25.0
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:

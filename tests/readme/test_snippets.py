@@ -16,7 +16,7 @@ from batonbus_schemas import Dispatch, TaskResult
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 SNIPPETS = Path(__file__).parent / "snippets"
-LANGUAGES = {".py": "python", ".sh": "sh", ".json": "json"}
+LANGUAGES = {".py": "python", ".sh": "sh", ".json": "json", ".toml": "toml"}
 FILES = sorted(it.name for it in SNIPPETS.iterdir() if it.is_file())
 TIME_LIMIT = 100
 

@@ -2,7 +2,7 @@
 
 from batonbus_agents.runtimes.answer import PROTOCOL, RuntimeAnswerError
 from batonbus_agents.runtimes.assignment import Assignment, Runtime
-from batonbus_agents.runtimes.command import CommandRuntime
+from batonbus_agents.runtimes.command import CommandRuntime, SessionRuntime
 from batonbus_agents.runtimes.script import ScriptError, ScriptRuntime, read_script
 from batonbus_agents.runtimes.spec import RuntimeSpecError, parse_runtime
 
@@ -15,6 +15,7 @@ __all__ = [
     "RuntimeSpecError",
     "ScriptError",
     "ScriptRuntime",
+    "SessionRuntime",
     "parse_runtime",
     "read_script",
 ]

@@ -7,12 +7,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from batonbus import BatonbusError
+from batonbus import BatonbusError, CommandLineError, find_command_line
 from batonbus_agents.runtimes.assignment import Runtime
-from batonbus_agents.runtimes.command import CommandRuntime
+from batonbus_agents.runtimes.command import CommandRuntime, SessionRuntime
 from batonbus_agents.runtimes.script import read_script
 
-FORMS = "command:COMMAND LINE, script:FILE or function:MODULE:ATTR"
+FORMS = (
+    "command:COMMAND LINE, script:FILE, function:MODULE:ATTR, an agent such as claude or codex "
+    "with its options, or FILE.toml"
+)
 
 
 class RuntimeSpecError(BatonbusError, ValueError):
@@ -22,12 +25,16 @@ class RuntimeSpecError(BatonbusError, ValueError):
 def parse_runtime(
     spec: str, *, time_limit: float = 3600.0, variables: Sequence[str] = ()
 ) -> Runtime:
-    """The runtime that `command:COMMAND LINE`, `script:FILE` or `function:MODULE:ATTR` names.
+    """The runtime that `command:COMMAND LINE`, `script:FILE` or `function:MODULE:ATTR` names, or
+    an agent's name with its options, such as `claude --model opus`, or the TOML file of one.
 
     A command line is split as a shell would, and run by none. A program gets `time_limit` seconds,
     and a command sees our environment variables that `variables` names; a function limits itself.
     Raises RuntimeSpecError where the text names none, ScriptError for a script that cannot be read.
     """
+    first = spec.split(maxsplit=1)
+    if first and ":" not in first[0]:
+        return _session(spec, time_limit, tuple(variables))
     kind, _, rest = spec.partition(":")
     if not rest.strip():
         raise RuntimeSpecError(f"{spec!r} is no runtime: write {FORMS}")
@@ -40,6 +47,13 @@ def parse_runtime(
             return _function(spec, rest)
         case _:
             raise RuntimeSpecError(f"{spec!r} is of no known kind: write {FORMS}")
+
+
+def _session(spec: str, time_limit: float, variables: tuple[str, ...]) -> Runtime:
+    try:
+        return SessionRuntime(find_command_line(spec), time_limit, variables)
+    except CommandLineError as error:
+        raise RuntimeSpecError(f"{spec!r} is no runtime: {error}; or write {FORMS}") from None
 
 
 def _words(spec: str, line: str) -> tuple[str, ...]:

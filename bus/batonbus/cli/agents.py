@@ -14,10 +14,12 @@ from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
+from batonbus.rules.command_lines import CommandLineError
 from batonbus.run.agent import Agent
 from batonbus.run.bus import serve
-from batonbus.run.command import command_agent
+from batonbus.run.command import command_agent, session_agent
 from batonbus.run.discovery import find_fleet, find_url
+from batonbus.run.session import Session, find_command_line
 
 Target = Annotated[
     str | None,
@@ -30,7 +32,9 @@ Target = Annotated[
 ]
 Role = Annotated[
     str | None,
-    typer.Option("--role", metavar="ROLE", help="Role of --command.", show_default=False),
+    typer.Option(
+        "--role", metavar="ROLE", help="Role of --command and --runtime.", show_default=False
+    ),
 ]
 Command = Annotated[
     str | None,
@@ -38,6 +42,16 @@ Command = Annotated[
         "--command",
         metavar="PROGRAM",
         help="Assignment on stdin, result on stdout. No shell runs it.",
+        show_default=False,
+    ),
+]
+Runtime = Annotated[
+    str | None,
+    typer.Option(
+        "--runtime",
+        metavar="NAME",
+        help="An agent that goes on with its session: claude, codex, gemini, hermes or openclaw, "
+        "with options of its own; or a file NAME.toml.",
         show_default=False,
     ),
 ]
@@ -89,6 +103,7 @@ def agent(
     target: Target = None,
     role: Role = None,
     command: Command = None,
+    runtime: Runtime = None,
     id: Id = None,
     slots: Slots = None,
     capabilities: Capabilities = None,
@@ -107,15 +122,26 @@ def agent(
     \b
     Examples:
       batonbus agent my_fleet.reviewer:reviewer
-      batonbus agent --role builder --command 'claude -p' --env ANTHROPIC_API_KEY
+      batonbus agent --role builder --runtime claude --env ANTHROPIC_API_KEY
+      batonbus agent --role builder --runtime 'codex --sandbox workspace-write'
       batonbus agent --role counter --command 'wc -w' --slots 4
     """
     make: Callable[[], Agent]
-    if target is not None and role is None and command is None:
+    if target is not None and role is None and command is None and runtime is None:
         if id or slots or capabilities or time_limit or variables:
             raise typer.BadParameter("a Python agent says id, slots and capabilities itself")
         make = partial(find_agent, target, Path.cwd())
-    elif target is None and role is not None and command is not None:
+    elif target is None and role is not None and runtime is not None and command is None:
+        if slots not in (None, 1):
+            raise typer.BadParameter("a session works on one handoff at a time: start more agents")
+        make = partial(
+            session_agent,
+            role,
+            find_session(runtime, time_limit, variables),
+            id=id,
+            capabilities=tuple(capabilities or ()),
+        )
+    elif target is None and role is not None and command is not None and runtime is None:
         make = partial(
             command_agent,
             role,
@@ -127,7 +153,7 @@ def agent(
             variables=tuple(variables or ()),
         )
     else:
-        raise typer.BadParameter("give either MODULE:ATTR, or --role and --command")
+        raise typer.BadParameter("give MODULE:ATTR, or --role with --command or --runtime")
     start_logs(log_level, Level.INFO)
     output = Output(as_json)
     work = partial(_work, output, make, url, fleet or find_fleet())
@@ -144,6 +170,15 @@ async def _work(
         await serve(agent, url or find_url(), fleet=fleet, stop=stop)
     finally:
         output.emit({"agent": agent.card, "stopped": True})
+
+
+def find_session(text: str, time_limit: float | None, variables: list[str] | None) -> Session:
+    """The session that --runtime describes, not begun. Raises BadParameter where it names none."""
+    try:
+        line = find_command_line(text)
+    except CommandLineError as error:
+        raise typer.BadParameter(f"--runtime: {error}") from None
+    return Session(line, time_limit=time_limit or 3600.0, variables=tuple(variables or ()))
 
 
 def split_command(text: str) -> list[str]:

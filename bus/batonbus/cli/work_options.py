@@ -18,7 +18,8 @@ Runtimes = Annotated[
     typer.Option(
         "--runtime",
         metavar="ROLE=SPEC",
-        help="How a role thinks: command:…, script:FILE or function:MODULE:ATTR; may be repeated.",
+        help="How a role thinks: claude, codex … with options, FILE.toml, command:…, "
+        "script:FILE or function:MODULE:ATTR; may be repeated.",
         show_default=False,
     ),
 ]

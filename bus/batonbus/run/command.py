@@ -1,4 +1,4 @@
-"""Any program as an agent: the assignment on stdin, the result on stdout."""
+"""Any program as an agent: the assignment on stdin, the result on stdout; or one with a session."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,10 @@ import msgspec
 
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
-from batonbus.run.program import run_program
+from batonbus.run.program import STDERR_SHOWN, CommandFailedError, run_program
+from batonbus.run.session import Session
 from batonbus_schemas import InvalidMessageError, TaskResult, decode
 from batonbus_schemas.xml import read_result
-
-STDERR_SHOWN = 500
-"""Characters of stderr that the error of a failed command quotes."""
-
-
-class CommandFailedError(Exception):
-    """A command did not end well: this attempt failed."""
 
 
 def command_agent(
@@ -37,6 +31,21 @@ def command_agent(
 
     async def run(body: object, ctx: Context) -> TaskResult:
         return await run_command(command, ctx, time_limit=time_limit, variables=variables)
+
+    agent.set_handler(run, BODY_TYPES)
+    return agent
+
+
+def session_agent(
+    role: str, session: Session, *, id: str | None = None, capabilities: tuple[str, ...] = ()
+) -> Agent:
+    """An agent that hands every handoff to one session of a program that knows its own, one after
+    the other. Its answer is read as that of `command_agent`; an error is a failed attempt."""
+    agent = Agent(role, id=id, capabilities=capabilities, runtime=session.name)
+
+    async def run(body: object, ctx: Context) -> TaskResult:
+        answer = await session.run(ctx.text, extra=describe(ctx))
+        return read_output(answer.text, session.name)
 
     agent.set_handler(run, BODY_TYPES)
     return agent

@@ -37,6 +37,9 @@ KEPT_VARIABLES = frozenset(
 OUTPUT_LIMIT = 1_000_000
 """Bytes that a command may print; one that prints more is stopped."""
 
+STDERR_SHOWN = 500
+"""Characters of stderr that the error of a failed command quotes."""
+
 KILL_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL of the process group, and for what a program left behind to
 close its outputs."""
@@ -57,6 +60,10 @@ class ProgramError(BatonbusError):
     """A program could not be started, took too long, or printed too much."""
 
 
+class CommandFailedError(Exception):
+    """A command did not end well: this attempt failed."""
+
+
 async def run_program(
     command: Sequence[str],
     *,
@@ -67,12 +74,13 @@ async def run_program(
     extra: Mapping[str, str] | None = None,
     merged: bool = False,
     bound: bool = True,
+    output_limit: int = OUTPUT_LIMIT,
 ) -> Ended:
     """Run a program with `text` on its stdin, at most `time_limit` seconds long.
 
     `variables` names further variables of ours that it may see, `extra` adds new ones; `merged`
     puts stderr into stdout, in order. One that is not `bound` ends its work though we are killed.
-    Raises ProgramError.
+    More than `output_limit` bytes on either output stop it. Raises ProgramError.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -89,7 +97,7 @@ async def run_program(
         raise ProgramError(f"{command[0]} cannot be started: {error.strerror}") from error
     try:
         with anyio.fail_after(time_limit):
-            outputs = await _converse(process, text.encode())
+            outputs = await _converse(process, text.encode(), output_limit)
     except TimeoutError:
         raise ProgramError(
             f"{command[0]} did not end within {time_limit:g} s: allow it more, or ask for less"
@@ -97,9 +105,9 @@ async def run_program(
     finally:
         await _end_group(process)
         _close_pipes(process)
-    if any(len(output) > OUTPUT_LIMIT for output in outputs):
+    if any(len(output) > output_limit for output in outputs):
         raise ProgramError(
-            f"{command[0]} printed more than {OUTPUT_LIMIT:,} bytes: write files, and name them"
+            f"{command[0]} printed more than {output_limit:,} bytes: write files, and name them"
         )
     stdout, stderr = (output.decode(errors="replace") for output in outputs)
     return Ended(code=process.returncode or 0, stdout=stdout, stderr=stderr)
@@ -111,7 +119,7 @@ def scrub(environment: Mapping[str, str], variables: Sequence[str]) -> dict[str,
     return {key: value for key, value in environment.items() if key in kept}
 
 
-async def _converse(process: Process, text: bytes) -> tuple[bytes, bytes]:
+async def _converse(process: Process, text: bytes, limit: int) -> tuple[bytes, bytes]:
     """Feed stdin, drain both outputs at once, and wait: a full pipe would block both sides. Ends
     early where an output goes over the limit."""
     outputs = [bytearray(), bytearray()]
@@ -121,7 +129,7 @@ async def _converse(process: Process, text: bytes) -> tuple[bytes, bytes]:
         async def drain(stream: asyncio.StreamReader | None, output: bytearray) -> None:
             while stream is not None and (chunk := await stream.read(65_536)):
                 output += chunk
-                if len(output) > OUTPUT_LIMIT:
+                if len(output) > limit:
                     tasks.cancel_scope.cancel()
 
         tasks.start_soon(drain, process.stdout, outputs[0])

@@ -1,5 +1,6 @@
 """Commands are real programs, small ones in Bash."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from batonbus import ProgramError
-from batonbus_agents.runtimes import Assignment, CommandRuntime, RuntimeAnswerError
+from batonbus import CommandLine, ProgramError
+from batonbus.rules.command_lines import Place
+from batonbus_agents.runtimes import (
+    Assignment,
+    CommandRuntime,
+    RuntimeAnswerError,
+    SessionRuntime,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +136,47 @@ async def test_a_program_that_takes_too_long_is_ended_with_its_children(
 
     child = int((assignment.cwd / "child").read_text())
     assert not is_running(child)
+
+
+async def test_a_session_is_asked_once_more_in_itself_and_the_next_assignment_in_another(
+    assignment: Assignment, program: Program
+) -> None:
+    for name, answer in (("good", GOOD), ("bad", "All done.")):
+        said = json.dumps({"session_id": "s-1", "result": answer})
+        (assignment.cwd / name).write_text(said)
+    command = program(
+        f'{ONCE}echo "$@" > "args.$(wc -l < runs)"; [ -e asked.2 ] && cat good || cat bad'
+    )
+    row = CommandLine(
+        start=command,
+        resume=(*command, "{session}"),
+        answer=Place(at=("result",)),
+        session=Place(at=("session_id",)),
+    )
+    runtime = SessionRuntime(row)
+
+    for _ in range(2):
+        result = await runtime(assignment)
+        assert (result.status, result.task, result.agent) == ("PASS", "TASK-02", "builder")
+
+    args = [(assignment.cwd / f"args.{it}").read_text().strip() for it in (1, 2, 3)]
+    assert args == ["", "s-1", ""]
+    assert "Your last answer could not be read" in (assignment.cwd / "asked.2").read_text()
+    assert (assignment.cwd / "asked.3").read_text() == "Do it."
+
+
+async def test_an_error_of_a_session_is_no_answer_and_holds_no_secret(
+    assignment: Assignment, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", "c4n4ry-v4lue")
+    row = CommandLine(start=program('echo "bad key $CANARY" >&2; exit 3'))
+
+    with pytest.raises(RuntimeAnswerError) as it:
+        await SessionRuntime(row, variables=("CANARY",))(assignment)
+
+    assert str(it.value) == (
+        "builder gave no usable answer: bash ended with exit code 3: bad key $CANARY"
+    )
 
 
 async def test_a_program_that_is_not_there_cannot_be_started(assignment: Assignment) -> None:

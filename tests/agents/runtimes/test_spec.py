@@ -9,6 +9,7 @@ from batonbus_agents.runtimes import (
     RuntimeSpecError,
     ScriptError,
     ScriptRuntime,
+    SessionRuntime,
     parse_runtime,
 )
 
@@ -43,6 +44,23 @@ def test_a_command_line_is_split_as_a_shell_would() -> None:
     assert runtime == CommandRuntime(("claude", "-p", "be brief"), 60, ("KEY",))
 
 
+def test_an_agents_name_with_its_options_is_a_session() -> None:
+    runtime = parse_runtime("claude --allowedTools 'Bash(git:*)'", time_limit=60, variables=["KEY"])
+
+    assert isinstance(runtime, SessionRuntime)
+    assert (runtime.time_limit, runtime.variables) == (60, ("KEY",))
+    assert runtime.line.start[-2:] == ("--allowedTools", "Bash(git:*)")
+
+
+def test_a_command_line_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('start = ["mine", "--json"]\nanswer = { at = ["text"] }')
+
+    runtime = parse_runtime(f"{tmp_path}/mine.toml --fast")
+
+    assert isinstance(runtime, SessionRuntime)
+    assert runtime.line.start == ("mine", "--json", "--fast")
+
+
 def test_a_script_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('[[step]]\nrole = "builder"\nwhat = "Done."')
 
@@ -72,7 +90,9 @@ async def test_an_async_function_is_a_runtime_as_it_is(
     ("spec", "problem"),
     [
         ("", "is no runtime: write command:"),
-        ("claude -p", "is no runtime: write command:"),
+        ("gpt -p", "'gpt' is no known program: use claude, codex, gemini, hermes, openclaw"),
+        ("claude 'it", "No closing quotation"),
+        ("./nowhere.toml", "nowhere.toml cannot be read: No such file"),
         ("command:", "is no runtime"),
         ("command:  ", "is no runtime"),
         ("command:say 'it", "No closing quotation"),
