@@ -224,6 +224,7 @@ def test_an_id_that_could_be_an_option_or_a_path_is_none(id: str) -> None:
         ('[{"a": 1}, {"b": 2}, 3]', [{"a": 1}, {"b": 2}]),
         ('{"a": 1}\r\n{"b": 2}\nnoise\n{"c"', [{"a": 1}, {"b": 2}]),
         ('noise {\n{\n  "a": {\n    "b": 1\n  }\n}\n', [{"a": {"b": 1}}]),
+        ('\x1b[?25l{"a": "\\u001b[0m"}\x1b[0m\n\x1b[?1004l', [{"a": "\x1b[0m"}]),
         ("noise", []),
         ("\ud800", []),
     ],

@@ -13,8 +13,8 @@ What each program's documentation says, and what it does not:
   compaction on its command line, nor how full the window is (`stats` are sums).
 - hermes: `-z PROMPT` prints the answer and nothing else. Not: a session's id on its output, usage.
   So each handoff is a session of its own.
-- openclaw: `agent --session-id ID --message TEXT --json`. By use alone: `payloads`. Not: a
-  compaction on its command line, nor how full the window is.
+- openclaw: `agent --session-id ID --message TEXT --json`. By use alone: `payloads`, and that an id
+  of ours begins a session. Not: a compaction on its command line, nor how full the window is.
 """
 
 import tomllib

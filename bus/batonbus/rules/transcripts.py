@@ -19,6 +19,9 @@ Event = dict[str, object]
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 """An id that can stand among a command's words, and in a file's name."""
 
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""What a program tells a terminal; in JSON itself it would be escaped."""
+
 
 class Reading(Struct, frozen=True, kw_only=True):
     """What was found. `answer` is None where there is none, `failure` where there is no error;
@@ -65,6 +68,7 @@ def usage_of(tokens: int | None, window: int | None, *, is_estimate: bool = Fals
 
 def read_events(text: str) -> list[Event]:
     """The JSON objects of a text: one, a list of them, one a line, or one behind other lines."""
+    text = _ESCAPES.sub("", text)
     whole = _decoded(text)
     if whole is not None:
         return whole
