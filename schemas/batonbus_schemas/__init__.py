@@ -18,7 +18,7 @@ from batonbus_schemas.bodies import (
 from batonbus_schemas.codec import InvalidMessageError, decode, encode, read_handoff
 from batonbus_schemas.context import ContextHandoff, Cut, DetailLevel, Edge, WindowEntry
 from batonbus_schemas.contract import ContractV1, HandoffV1
-from batonbus_schemas.envelope import Delivery, Envelope, Parent, Settlement
+from batonbus_schemas.envelope import Delivery, Envelope, Hop, Parent, Settlement
 from batonbus_schemas.receipts import (
     AgentCard,
     Checkpoint,
@@ -48,6 +48,7 @@ __all__ = [
     "Envelope",
     "FileChange",
     "HandoffV1",
+    "Hop",
     "InvalidMessageError",
     "Parent",
     "Presence",

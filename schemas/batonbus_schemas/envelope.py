@@ -51,16 +51,26 @@ class Envelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
     extensions: dict[str, Any] = {}
 
 
+class Hop(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One handoff of a line: to whom, and a digest (16 hexadecimal digits) of what was asked."""
+
+    to: Token
+    digest: str
+
+
 class Delivery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A `delivered` event: the envelope, the window that its receiver sees, and what was cut.
 
-    `opener` is the role of the task's first stage: the same role again is a rebuild.
+    `opener` is the role of the task's first stage: the same role again is a rebuild. `trail` is the
+    way here, from the line's first handoff to this one: through `then`, and through sends inside
+    handlers.
     """
 
     envelope: Envelope
     opener: Token
     window: tuple[WindowEntry, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    trail: tuple[Hop, ...] = ()
 
 
 class Settlement(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

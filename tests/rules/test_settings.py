@@ -15,6 +15,8 @@ def test_the_defaults_are_the_designs() -> None:
         "give_up_after": 600.0,
         "retry_delay": 2.0,
         "stop_grace": 30.0,
+        "hop_limit": 32,
+        "work_limit": 1_000,
     }
 
 

@@ -6,11 +6,11 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
-from batonbus.rules.chain import Chain, Event, fold
+from batonbus.rules.chain import WINDOW_MANAGER, Chain, Event, fold
 from batonbus.rules.errors import InvalidTokenError, MessageTooLargeError
 from batonbus.wire.ledger import MARKS, REASON_LIMIT, Draft, Stored, to_stored
 from batonbus.wire.publisher import LostRaceError
-from batonbus.wire.subjects import chain_filter, kind_filter
+from batonbus.wire.subjects import Subject, chain_filter, kind_filter
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
@@ -194,6 +194,25 @@ async def test_a_chain_is_read_and_folded_to_the_place_that_is_asked_for(wire: A
     assert (await wire.ledger.read_folded(Chain(id=ID), upto=0)).stage == "none"
     later = await wire.ledger.read_chain(ID, after=places[0])
     assert [it.event.kind for it in later] == ["delivered", "held"]
+
+
+async def test_the_handoffs_of_a_work_that_were_delivered_are_counted_once_each(wire: Any) -> None:
+    """A stranger's `delivered` is none."""
+
+    async def store(handoff_id: UUID, tail: int, kind: str, work: str, actor: str) -> int:
+        subject = Subject(wire.fleet, handoff_id, kind, work, actor, "builder")  # type: ignore[arg-type]
+        return await wire.ledger.append(Draft(subject=subject, payload=b"{}"), tail=tail)
+
+    assert await wire.ledger.delivered_of("big") == set()
+    one, two, other = uuid4(), uuid4(), uuid4()
+    tail = await store(one, 0, "sent", "big", "asker")
+    tail = await store(one, tail, "delivered", "big", WINDOW_MANAGER)
+    await store(one, tail, "delivered", "big", WINDOW_MANAGER)
+    await store(two, 0, "delivered", "big", WINDOW_MANAGER)
+    await store(other, 0, "delivered", "small", WINDOW_MANAGER)
+    await store(uuid4(), 0, "delivered", "big", "asker")
+    await store(uuid4(), 0, "sent", "big", "asker")
+    assert await wire.ledger.delivered_of("big") == {one, two}
 
 
 async def test_who_listens_hears_what_is_stored_from_then_on(wire: Any, until: Any) -> None:

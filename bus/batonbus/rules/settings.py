@@ -12,7 +12,9 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Durations are in seconds."""
+    """Durations are in seconds. `hop_limit` is how often a handoff may be handed on, or asked on
+    from inside a handler; `work_limit` how many handoffs of one work are delivered, without limit
+    where a handoff belongs to none (see decisions/loops.md for both numbers)."""
 
     receipt_timeout: Seconds = 30.0
     ack_wait: Seconds = 30.0
@@ -21,6 +23,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     give_up_after: Seconds = 600.0
     retry_delay: Seconds = 2.0
     stop_grace: Seconds = 30.0
+    hop_limit: Annotated[int, Meta(ge=1, le=1_000)] = 32
+    work_limit: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
 
     @property
     def presence_timeout(self) -> float:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from batonbus.rules.admission import (
@@ -14,13 +15,41 @@ from batonbus.rules.admission import (
 )
 from batonbus.rules.chain import Chain, child_id
 from batonbus.rules.lineage import Position, Record, check_after, place
+from batonbus.rules.loops import find_loop, make_hop, spent
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.core import Core
 from batonbus.run.history import History, make_history
 from batonbus.run.records import Records
+from batonbus.run.tally import Tally
 from batonbus.secrecy import find_in
 from batonbus.wire.ledger import Stored
-from batonbus_schemas import Delivery, Envelope, Settlement, Violation, decode, read_handoff
+from batonbus_schemas import (
+    Delivery,
+    Envelope,
+    Hop,
+    Settlement,
+    Violation,
+    decode,
+    read_handoff,
+)
+
+
+class Admitted(Struct, frozen=True, kw_only=True):
+    """A handoff that may be delivered: as the bus completes it, where it stands, the way to it."""
+
+    envelope: Envelope
+    position: Position
+    trail: tuple[Hop, ...]
+
+
+class _Completed(Struct, frozen=True, kw_only=True):
+    """An envelope with what travels on to it: what it comes after, the handoff in whose handler it
+    was sent, and the trail of the handoff before it."""
+
+    envelope: Envelope
+    after: tuple[UUID, ...] | None
+    handled: Envelope | None = None
+    trail: tuple[Hop, ...] = ()
 
 
 class Admission:
@@ -30,16 +59,24 @@ class Admission:
         self._core = core
         self._ledger = core.ledger
         self._records = records
+        self._tally = Tally(core.ledger, core.settings.work_limit)
 
-    async def admit(self, arrival: Arrival) -> tuple[Envelope, Position]:
-        """The envelope as the bus completes it, and its position. Raises RefusedError,
-        InvalidMessageError, LineageError."""
+    async def admit(self, arrival: Arrival) -> Admitted:
+        """The handoff as it may be delivered. Raises RefusedError, InvalidMessageError,
+        LineageError."""
+        settings = self._core.settings
         now = datetime.fromtimestamp(self._core.connection.server_time(), UTC)
-        envelope, position = await self._stand(arrival, now)
+        admitted = await self._stand(arrival, now)
+        envelope = admitted.envelope
+        if loop := find_loop(envelope.hops, admitted.trail, limit=settings.hop_limit):
+            raise RefusedError(loop)
         await self._check_capabilities(envelope)
-        return envelope, position
+        # The last check: what is refused for something else uses nothing up.
+        if not await self._tally.admits(envelope.work, envelope.id):
+            raise RefusedError(spent(envelope.work, settings.work_limit))
+        return admitted
 
-    async def _stand(self, arrival: Arrival, now: datetime) -> tuple[Envelope, Position]:
+    async def _stand(self, arrival: Arrival, now: datetime) -> Admitted:
         """The envelope as the bus completes it, and where it stands, judged at the moment `now`."""
         actor, handoff_id = arrival.source.event.actor, str(arrival.handoff_id)
         envelope = self._read_envelope(arrival)
@@ -52,13 +89,18 @@ class Admission:
             raise RefusedError("the envelope is not admitted", tuple(violations))
         if envelope.retry_of is not None:
             return await self._stand_again(envelope, envelope.retry_of)
-        envelope, after, handled = await self._complete(arrival, envelope)
+        completed = await self._complete(arrival, envelope)
+        envelope = completed.envelope
         # The deadline that it inherits binds it like one of its own.
         if late := check_deadline(envelope, now):
             raise RefusedError("the envelope is not admitted", tuple(late))
-        return envelope, await self._place(envelope, after, handled)
+        return Admitted(
+            envelope=envelope,
+            position=await self._place(envelope, completed.after, completed.handled),
+            trail=(*completed.trail, make_hop(envelope)),
+        )
 
-    async def _stand_again(self, envelope: Envelope, tried: UUID) -> tuple[Envelope, Position]:
+    async def _stand_again(self, envelope: Envelope, tried: UUID) -> Admitted:
         """A retry stands where the handoff stood that it tries again
         (see decisions/retries-of-the-dead.md)."""
         history = make_history(tried, await self._ledger.read_chain(tried))
@@ -68,7 +110,7 @@ class Admission:
             )
         delivery = history.delivery
         if delivery is not None:
-            before = delivery.envelope
+            before, trail = delivery.envelope, delivery.trail
             position = Position(
                 to=envelope.to,
                 opener=delivery.opener,
@@ -82,7 +124,8 @@ class Admission:
             if arrival is None:
                 raise RefusedError(f"nothing in the ledger opened handoff {tried}")
             sent_at = datetime.fromtimestamp(source.event.at, UTC)
-            before, position = await self._stand(arrival, sent_at)
+            stood = await self._stand(arrival, sent_at)
+            before, position, trail = stood.envelope, stood.position, stood.trail
         again = replace(
             envelope,
             work=before.work,
@@ -91,7 +134,8 @@ class Admission:
             after=before.after,
             hops=before.hops,
         )
-        return again, position
+        # On the way it takes the place of the one that it tries again.
+        return Admitted(envelope=again, position=position, trail=(*trail[:-1], make_hop(again)))
 
     async def _find_source(self, envelope: Envelope, history: History) -> Stored:
         """The event that opened a handoff which was never delivered. Where that is another one's
@@ -124,14 +168,12 @@ class Admission:
         if violations := check_capabilities(envelope, listening):
             raise RefusedError("the addressee lacks a capability", tuple(violations))
 
-    async def _complete(
-        self, arrival: Arrival, envelope: Envelope
-    ) -> tuple[Envelope, tuple[UUID, ...] | None, Envelope | None]:
-        """The envelope with what travels on: for a child from the settled handoff, for one sent
-        inside a handler from the handled one. Also what it comes after, and the handled envelope.
-        """
+    async def _complete(self, arrival: Arrival, envelope: Envelope) -> _Completed:
+        """What travels on comes from the settled handoff for a child, from the handled one for
+        what was sent inside a handler."""
         if arrival.parent is not None:
-            before = await self._delivered(arrival.parent)
+            settled = await self._delivered(arrival.parent)
+            before = settled.envelope
             following = replace(
                 envelope,
                 work=before.work,
@@ -141,15 +183,23 @@ class Admission:
                 hops=before.hops + 1,
                 deadline=envelope.deadline or before.deadline,
             )
-            return following, (arrival.parent.id,), None
-        handled = await self._handled(arrival, envelope)
-        if handled is None:
-            return envelope, envelope.after or (), None
-        deadline = envelope.deadline or handled.deadline
-        sent = replace(envelope, hops=handled.hops + 1, deadline=deadline, within=handled.id)
-        return sent, envelope.after, handled
+            after = (arrival.parent.id,)
+            return _Completed(envelope=following, after=after, trail=settled.trail)
+        delivered = await self._handled(arrival, envelope)
+        if delivered is None:
+            return _Completed(envelope=envelope, after=envelope.after or ())
+        handled = delivered.envelope
+        sent = replace(
+            envelope,
+            hops=handled.hops + 1,
+            deadline=envelope.deadline or handled.deadline,
+            within=handled.id,
+        )
+        return _Completed(
+            envelope=sent, after=envelope.after, handled=handled, trail=delivered.trail
+        )
 
-    async def _handled(self, arrival: Arrival, envelope: Envelope) -> Envelope | None:
+    async def _handled(self, arrival: Arrival, envelope: Envelope) -> Delivery | None:
         """The handoff in whose handler this one was sent: by one who accepted it, while it was open
         (see decisions/sends-of-a-former-owner.md)."""
         accepted = arrival.source.event.accepted
@@ -171,11 +221,11 @@ class Admission:
             )
         return await self._delivered(chain)
 
-    async def _delivered(self, chain: Chain) -> Envelope:
+    async def _delivered(self, chain: Chain) -> Delivery:
         stored = await self._ledger.read(chain.delivered_sequence or 0)
         if stored is None:
             raise RefusedError(f"the ledger has no delivered event of handoff {chain.id}")
-        return decode(stored.payload, Delivery).envelope
+        return decode(stored.payload, Delivery)
 
     async def _place(
         self, envelope: Envelope, after: tuple[UUID, ...] | None, handled: Envelope | None

@@ -13,9 +13,9 @@ from opentelemetry.trace import SpanKind
 from batonbus.logs import bind, log
 from batonbus.rules.chain import WINDOW_MANAGER, Chain
 from batonbus.rules.errors import MessageTooLargeError
-from batonbus.rules.lineage import LineageError, Position
+from batonbus.rules.lineage import LineageError
 from batonbus.rules.window import build_window, second_parents
-from batonbus.run.admission import Admission
+from batonbus.run.admission import Admission, Admitted
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.core import Core
 from batonbus.run.records import Records
@@ -27,7 +27,6 @@ from batonbus.wire.subjects import Subject
 from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER
 from batonbus_schemas import (
     Delivery,
-    Envelope,
     InvalidMessageError,
     Question,
     Receipt,
@@ -112,8 +111,7 @@ class WindowManager:
 
     async def _decide(self, arrival: Arrival, chain: Chain, trace: dict[str, str]) -> Draft:
         try:
-            envelope, position = await self._admission.admit(arrival)
-            return await self._delivery(arrival, envelope, position, trace)
+            return await self._delivery(arrival, await self._admission.admit(arrival), trace)
         except RefusedError as error:
             return self._refusal(arrival, error, trace)
         except InvalidMessageError as error:
@@ -122,16 +120,23 @@ class WindowManager:
         except LineageError as error:
             return self._refusal(arrival, RefusedError(str(error)), trace)
 
-    async def _delivery(
-        self, arrival: Arrival, envelope: Envelope, position: Position, trace: dict[str, str]
-    ) -> Draft:
+    async def _delivery(self, arrival: Arrival, admitted: Admitted, trace: dict[str, str]) -> Draft:
+        position = admitted.position
         first = await self._records.read(position.parents_shown())
         second = await self._records.read(second_parents(position, first))
         window, cuts = build_window(position, [*first, *second])
         placed = replace(
-            envelope, stage_parents=position.stage_parents, task_parents=position.task_parents
+            admitted.envelope,
+            stage_parents=position.stage_parents,
+            task_parents=position.task_parents,
         )
-        delivery = Delivery(envelope=placed, opener=position.opener, window=window, cuts=cuts)
+        delivery = Delivery(
+            envelope=placed,
+            opener=position.opener,
+            window=window,
+            cuts=cuts,
+            trail=admitted.trail,
+        )
         return Draft(
             subject=self._subject(arrival, "delivered", placed.work, placed.to),
             payload=encode(delivery),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from batonbus.rules.chain import KINDS, Kind
+from batonbus.rules.chain import KINDS, WINDOW_MANAGER, Kind
 from batonbus.rules.errors import InvalidTokenError
 from batonbus_schemas.tokens import TOKEN_PATTERN
 
@@ -111,6 +111,11 @@ def kind_filter(fleet: str, kind: Kind) -> str:
 def deliveries_to(fleet: str, addressee: str) -> str:
     """What the window manager delivers to a role or an agent."""
     return f"{_handoffs(fleet)}.*.delivered.*.*.{check_token('addressee', addressee)}"
+
+
+def deliveries_of(fleet: str, work: str) -> str:
+    """What the window manager delivers of a work."""
+    return f"{_handoffs(fleet)}.*.delivered.{check_token('work', work)}.{WINDOW_MANAGER}.>"
 
 
 def answers_to(fleet: str, actor: str) -> str:
