@@ -254,10 +254,10 @@ def test_the_window_manager_cannot_refuse_what_an_agent_owns() -> None:
     assert objection(grow("sent"), following(grow("sent"), "refused", actor=WINDOW_MANAGER)) is None
 
 
-def test_its_sender_whoever_waits_or_an_operator_may_cancel() -> None:
+def test_its_sender_whoever_waits_an_operator_or_a_keeper_may_cancel() -> None:
     chain = Chain(id=ID)
     chain = step(chain, following(chain, "sent", waiter="waiter"))
-    for actor in (ASKER, "waiter", OPERATOR):
+    for actor in (ASKER, "waiter", OPERATOR, RECEIPT_KEEPER):
         assert objection(chain, following(chain, "cancelled", actor=actor)) is None
     refusal = "only its sender asker or an operator may cancel it"
     assert objection(chain, following(chain, "cancelled", actor=ROGUE)) == refusal
@@ -282,6 +282,7 @@ def test_a_late_receipt_is_reconciled_and_never_lost() -> None:
         ("dead", RECEIPT_KEEPER),
         ("dead", OPERATOR),
         ("cancelled", OPERATOR),
+        ("cancelled", RECEIPT_KEEPER),
     ],
 )
 def test_the_bus_opens_a_child_chain_with_tail_0(kind: str, actor: str) -> None:

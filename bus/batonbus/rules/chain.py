@@ -202,7 +202,8 @@ def _guard_held(chain: Chain, event: Event) -> str | None:
 
 
 def _guard_cancelled(chain: Chain, event: Event) -> str | None:
-    if event.actor not in {chain.sender, chain.waiter, OPERATOR}:
+    # The keeper: for one that is not there to do it (see decisions/orphans.md).
+    if event.actor not in {chain.sender, chain.waiter, OPERATOR, RECEIPT_KEEPER}:
         return f"only its sender {chain.sender} or an operator may cancel it"
     return None
 

@@ -21,23 +21,23 @@ from batonbus.run.asking import (
     ask_confirm,
     ask_hello,
 )
+from batonbus.run.cancellation import cancelled
 from batonbus.run.changes import Changes
 from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
 from batonbus.run.telemetry import span
-from batonbus.secrecy import find_in, hide
+from batonbus.secrecy import find_in
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
 from batonbus.wire.registry import Registry
-from batonbus.wire.subjects import NOBODY, Subject, answers_to
+from batonbus.wire.subjects import Subject, answers_to
 from batonbus_schemas import (
     AgentCard,
     Envelope,
     InvalidMessageError,
     Question,
-    Receipt,
     decode,
     encode,
 )
@@ -171,8 +171,9 @@ class Client:
                     self.lines.hear_asked(line, answer)
 
     async def cancel(self, line: Line, reason: str) -> bool:
-        """End a line with `cancelled` where it stands; returns whether it was still open.
-        Raises IllegalStepError where this actor may not."""
+        """End a line with `cancelled` where it stands; returns whether it was still open. What was
+        asked for inside its handler a keeper ends. Raises IllegalStepError where this actor may
+        not."""
         written = False
         while not line.ended:
             answer = await self.ask(line.current, root=line.root)
@@ -188,14 +189,7 @@ class Client:
             return False
         event = Event(sequence=chain.tail + 1, kind="cancelled", actor=self.actor, tail=chain.tail)
         step(chain, event)
-        reason = hide(reason)
-        receipt = Receipt(handoff_id=chain.id, state="cancelled", by=self.actor, reason=reason)
-        draft = Draft(
-            # For its owner, so that the work stops; whoever waits sees it in the ledger.
-            subject=self.subject(chain.id, "cancelled", chain.work, chain.owner or NOBODY),
-            payload=encode(receipt),
-            reason=reason,
-        )
+        draft = cancelled(self.fleet, chain, by=self.actor, reason=reason)
         try:
             await self.ledger.append(draft, tail=chain.tail)
         except LostRaceError:

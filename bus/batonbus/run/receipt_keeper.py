@@ -18,6 +18,7 @@ from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
 from batonbus.run.listeners import Listeners
+from batonbus.run.orphans import Orphans
 from batonbus.wire.feed import Feed
 from batonbus.wire.ledger import Draft, Stored, read_received
 from batonbus.wire.publisher import LostRaceError
@@ -38,6 +39,7 @@ class ReceiptKeeper:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._confirmed = Confirmed()
+        self._orphans = Orphans(core)
         self._open: dict[UUID, Chain] = {}
         self._agenda = Agenda()
         self._listeners = Listeners(core)
@@ -56,6 +58,7 @@ class ReceiptKeeper:
             await self._caught_up.wait()
             self._confirmed.ready = True
             log.info("receipt_keeper.started", fleet=self._core.fleet, open=len(self._open))
+            tasks.start_soon(self._orphans.run)
             tasks.start_soon(self._watch_owners)
             await self._watch_due()
 
@@ -72,6 +75,7 @@ class ReceiptKeeper:
                 if received.sequence in chain.void:
                     _tell_void(chain, stored)
                 self._confirmed.note(chain, stored.event)
+                self._orphans.note(chain, stored.event)
                 self._note(chain)
                 if chain.child is not None and chain.settled_sequence == received.sequence:
                     self._expect_child(chain, stored.event.child_to, stored.event.at)

@@ -62,8 +62,9 @@ class Sent:
         return self._line.result()
 
     async def cancel(self, reason: str) -> bool:
-        """Stop the line where it stands now; returns whether it was still open.
-        Raises IllegalStepError where somebody else's handoff may not be cancelled from here."""
+        """Stop the line where it stands now, and what was asked for inside its handler; returns
+        whether it was still open. Raises IllegalStepError where somebody else's handoff may not be
+        cancelled from here."""
         return await self._client.cancel(self._line, reason)
 
 

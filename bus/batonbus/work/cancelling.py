@@ -1,21 +1,19 @@
 """Cancelling a work: whatever of it is open ends, the senders before those that they ask."""
 
 from batonbus.rules.chain import OPERATOR, Chain
+from batonbus.run.cancellation import cancelled
 from batonbus.run.core import Core
 from batonbus.run.history import read_chains
-from batonbus.wire.ledger import Draft
 from batonbus.wire.publisher import LostRaceError
-from batonbus.wire.subjects import NOBODY, Subject
-from batonbus_schemas import Receipt, encode
 
 
 async def cancel_work(core: Core, work: str, reason: str) -> int:
     """Cancel every open handoff of a work, until none is left; returns how many."""
-    cancelled = 0
+    ended = 0
     while open_chains := await _open_chains(core, work):
         for chain in open_chains:
-            cancelled += await _cancel(core, chain, reason)
-    return cancelled
+            ended += await _cancel(core, chain, reason)
+    return ended
 
 
 async def _open_chains(core: Core, work: str) -> list[Chain]:
@@ -32,18 +30,10 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
 
 
 async def _cancel(core: Core, chain: Chain, reason: str) -> bool:
-    receipt = Receipt(handoff_id=chain.id, state="cancelled", by=OPERATOR, reason=reason)
-    draft = Draft(
-        # To its owner, so that the work stops; whoever waits finds it in the ledger.
-        subject=Subject(
-            core.fleet, chain.id, "cancelled", chain.work, OPERATOR, chain.owner or NOBODY
-        ),
-        payload=encode(receipt),
-        waiter=chain.waiter,
-        reason=reason,
-    )
+    """Whether it ended so; a keeper may be first, where whoever asked for it was cancelled."""
+    draft = cancelled(core.fleet, chain, by=OPERATOR, reason=reason)
     try:
         await core.ledger.append(draft, tail=chain.tail)
     except LostRaceError:
-        return False
+        return (await core.ledger.read_folded(chain)).stage == "cancelled"
     return True
