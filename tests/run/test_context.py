@@ -6,12 +6,14 @@ from uuid import UUID
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from batonbus import Agent, Bounced, ConflictError, Context, Refuse, Sent, gather
 from batonbus.rules.chain import child_id, keyed_id
 from batonbus.run.core import open_operator
+from batonbus.testing import FAST
 from batonbus_schemas import (
     Delivery,
     Dispatch,
@@ -21,6 +23,7 @@ from batonbus_schemas import (
     Then,
     WindowEntry,
     decode,
+    encode,
 )
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +125,8 @@ async def test_then_to_a_name_that_is_none_is_a_failed_attempt_that_says_so(
 async def test_the_fiftieth_step_sees_and_costs_what_the_fourth_does(
     open_bus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step adds 3 KB; a window holds the last one in full and a summary of the one before."""
+    """Each step adds 3 KB; a window holds the last one in full and a summary of the one before.
+    What grows is the trail alone, by a name and a digest a hop."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", TracerProvider())
     hops = 50
     agents = [Agent("ping"), Agent("pong")]
@@ -136,7 +140,7 @@ async def test_the_fiftieth_step_sees_and_costs_what_the_fourth_does(
     for agent in agents:
         agent.handles(work)
     deadline = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    async with open_bus(*agents) as bus:
+    async with open_bus(*agents, settings=replace(FAST, hop_limit=hops)) as bus:
         sent = await bus.send("ping", "01", work="long", task="TASK-07", deadline=deadline)
         assert (await sent.result()).summary.startswith(f"step {hops}")
         async with open_operator(bus.server.url, fleet="default") as core:
@@ -145,15 +149,19 @@ async def test_the_fiftieth_step_sees_and_costs_what_the_fourth_does(
                 chains.append(await core.ledger.read_chain(handoff_id))
                 handoff_id = child_id(handoff_id)
     delivered = [next(it for it in chain if it.event.kind == "delivered") for chain in chains]
+    sizes: list[int] = []
     for number, stored in enumerate(delivered, start=1):
         delivery = decode(stored.payload, Delivery)
+        sizes.append(len(encode(replace(delivery, trail=()))))
+        assert len(delivery.trail) == number
+        assert len(stored.payload) - sizes[-1] <= 45 * number + 15
         envelope, window = delivery.envelope, delivery.window
         assert (envelope.work, envelope.task, envelope.reply_to) == ("long", "TASK-07", "test")
         assert (envelope.deadline, envelope.hops) == (deadline, number - 1)
         before = [f"step {it:02}" for it in (number - 1, number - 2) if it > 0]
         assert [it.what.splitlines()[0] for it in window] == before
         assert [it.level.value for it in window] == ["FULL", "SUMMARY"][: number - 1]
-    sizes = [len(it.payload) for it in delivered[3:]]
+    sizes = sizes[3:]
     assert max(sizes) - min(sizes) <= 8  # the digits of hops and sequences
     assert max(sizes) < 4_500
     traces = {it.headers["traceparent"].split("-")[1] for chain in chains for it in chain}
