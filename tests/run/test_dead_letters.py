@@ -254,8 +254,11 @@ async def test_a_dead_handoff_that_was_handed_on_is_retried_with_its_parent(
         again, operator = await retry(bus, dead)
         assert (await again.result()).status == "PASS"
         await operator.__aexit__(None, None, None)
-        (entry,) = (await read_delivery(bus, retry_id(dead))).window
+        delivery = await read_delivery(bus, retry_id(dead))
+    (entry,) = delivery.window
     assert entry.handoff_id == sent.handoff_id
+    # On the way it takes the dead one's place, and so is no loop.
+    assert [it.to for it in delivery.trail] == ["builder", "fragile"]
 
 
 async def write(
