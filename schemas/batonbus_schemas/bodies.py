@@ -98,6 +98,11 @@ class TaskResult(_Body, frozen=True, tag="task-result"):
     finished: Moment | None = None
     ref_cache: dict[str, str] = {}
 
+    @property
+    def text(self) -> str:
+        """What it says: `what` of its context handoff, or its summary."""
+        return self.context_handoff.what if self.context_handoff else self.summary
+
     @classmethod
     def passed(
         cls,

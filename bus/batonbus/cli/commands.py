@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, Entry] = {
     "show": Entry("batonbus.cli.history", "Show all that happened to a handoff."),
     "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
+    "inbox": Entry("batonbus.cli.inbox", "List what waits for a person of a role."),
+    "answer": Entry("batonbus.cli.answering", "Answer a question, as a person."),
     "dead": Entry("batonbus.cli.dead", "Dead letters: look at them, try them again, purge them."),
     "retention": Entry("batonbus.cli.retention", "Export and purge what is over long ago."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),

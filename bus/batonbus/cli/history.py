@@ -14,10 +14,9 @@ from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line, short
 from batonbus.cli.running import run, start_logs
 from batonbus.rules.chain import child_id
-from batonbus.rules.errors import BatonbusError
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
-from batonbus.run.history import History, Step, find_ids, read_line
+from batonbus.run.history import HandoffNotFoundError, History, Step, find_ids, read_line
 from batonbus_schemas import Cut, Dispatch, Envelope, HandoffV1, Question, TaskResult
 
 _PREFIX = re.compile(r"[0-9a-f-]{4,36}")
@@ -28,10 +27,6 @@ HandoffId = Annotated[
 ]
 
 app = new_app()
-
-
-class HandoffNotFoundError(BatonbusError):
-    """The ledger has no such handoff."""
 
 
 @app.command()

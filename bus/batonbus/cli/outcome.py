@@ -71,9 +71,7 @@ def refused(data: bytes, actor: str, violations: tuple[Violation, ...]) -> Outco
 def describe(outcome: Outcome) -> list[str]:
     """An outcome in lines for people."""
     if outcome.result is not None:
-        context = outcome.result.context_handoff
-        said = context.what if context else outcome.result.summary
-        return [outcome.result.status, *clean(said).splitlines()]
+        return [outcome.result.status, *clean(outcome.result.text).splitlines()]
     after = f" after {outcome.waited_s:g} s" if outcome.waited_s is not None else ""
     lines = [f"{outcome.state} by {outcome.by}{after}", f"  handoff {clean(outcome.handoff_id)}"]
     if outcome.reason:

@@ -76,6 +76,14 @@ def short(handoff_id: UUID) -> str:
     return str(handoff_id)[:8]
 
 
+def duration(seconds: float) -> str:
+    """A time span in its largest whole unit, as people say it."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.1f} s"
+
+
 def one_line(text: str, limit: int = 200) -> str:
     """A text as one clean line of at most `limit` characters."""
     line = " ".join(clean(text).split())

@@ -4,11 +4,16 @@ A redelivery says nothing: after an outage longer than `ack_wait` the server han
 again, with all owners alive. So the chain decides, and the registry says whether its owner lives.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
+from batonbus_schemas import Presence
+
+PERSON_PREFIX = "person-"
+"""How the ids of people begin."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -31,6 +36,23 @@ def claim(chain: Chain, *, owner_alive: bool | None) -> Claim:
     if chain.next_attempt > ATTEMPT_LIMIT or chain.delivered_sequence is None:
         return Claim(act="wait")
     return Claim(act="take", attempt=chain.next_attempt, lease=chain.lease + 1)
+
+
+def is_person(actor: str | None) -> bool:
+    """Whether this is the id of a person, who answers by hand. An agent may have such an id, too,
+    but a person stands in no registry."""
+    return actor is not None and actor.startswith(PERSON_PREFIX)
+
+
+def claim_by_hand(chain: Chain, agents: Sequence[Presence]) -> Claim:
+    """Decide about a handoff that a person is about to answer; `agents` are the live ones.
+
+    What an agent accepted stays an agent's. A person accepts and settles in one go: one who has
+    accepted alone was interrupted in between, and the next answer takes over.
+    """
+    is_held = any(chain.owner_sequence in it.working for it in agents)
+    interrupted = is_person(chain.owner) and not is_held
+    return claim(chain, owner_alive=False if interrupted else None)
 
 
 def holds(chain: Chain, actor: str, accepted: int) -> bool:

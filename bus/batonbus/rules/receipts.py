@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
+from batonbus.rules.ownership import is_person
 from batonbus.rules.settings import Settings
 from batonbus_schemas import Presence
 
@@ -239,6 +240,9 @@ def judge_owned(chain: Chain, settings: Settings, *, ownerless_for: float | None
     if chain.takeovers >= TAKEOVER_LIMIT and ownerless_for >= settings.presence_timeout:
         reason = f"changed hands {TAKEOVER_LIMIT} times, and its owner {chain.owner} is gone again"
         return Verdict(kind="dead", reason=reason)
+    if chain.question and is_person(chain.owner):
+        # Interrupted between its two writes: the question waits for an answer as before.
+        return None
     if ownerless_for >= settings.give_up_after:
         reason = f"its owner {chain.owner} is gone for {ownerless_for:.0f} s, nobody took over"
         return Verdict(kind="dead", reason=reason)

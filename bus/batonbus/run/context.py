@@ -8,7 +8,7 @@ from batonbus.logs import Log, log
 from batonbus.rules.chain import keyed_id
 from batonbus.run.client import Client
 from batonbus.run.sent import Sent
-from batonbus_schemas import Body, Delivery, Envelope, WindowEntry, render
+from batonbus_schemas import Body, Delivery, Envelope, Question, WindowEntry, render
 from batonbus_schemas.bodies import as_body
 
 
@@ -75,3 +75,28 @@ class Context:
         )
         line = await self._client.send(envelope, accepted=self._accepted, carried=self._trace)
         return Sent(self._client, line)
+
+    async def ask(
+        self,
+        role: str,
+        question: str,
+        options: Sequence[str] = (),
+        key: str | None = None,
+        deadline: datetime | None = None,
+    ) -> str:
+        """Ask a role, which may be a person, and wait for the answer's text, for days if need be.
+
+        A person sees it by `batonbus inbox ROLE`, and answers by `batonbus answer`; an agent that
+        takes `Question` answers by itself. Meanwhile this handler keeps its slot and its lease, and
+        spends no attempt. When it runs again after a crash, the same question is the same handoff:
+        it is not asked twice, and an answer that is there comes at once. Without `key`, role, text
+        and options are the key; who asks the same twice names each by a key of its own.
+
+        The text is that of the result, a FAIL's too: who must know which sends a Question. After
+        `deadline` nobody may answer any more. Raises Bounced where it was refused, cancelled or
+        given up, ConflictError for the same key with another question, InvalidMessageError.
+        """
+        body = Question(text=question, options=tuple(options))
+        named = "\n".join(("ask", role, question, *options)) if key is None else key
+        sent = await self.send(role, body, key=named, deadline=deadline)
+        return (await sent.result()).text

@@ -98,7 +98,7 @@ class Handling:
                 await received.nak(self._client.settings.presence_timeout / 2)
                 return None
             try:
-                return await self._take(delivery, stored, chain, decision.attempt, decision.lease)
+                return await self.take(delivery, stored, chain, decision.attempt, decision.lease)
             except LostRaceError:
                 known = False
 
@@ -106,9 +106,11 @@ class Handling:
         """Another agent of the role may be."""
         return expected_capabilities(envelope) <= set(self._agent.card.capabilities)
 
-    async def _take(
+    async def take(
         self, delivery: Delivery, stored: Stored, chain: Chain, attempt: int, lease: int
-    ) -> Lease | None:
+    ) -> Lease:
+        """Write `accepted` behind this chain, whose delivered event is `stored`. Raises
+        LostRaceError where it moved on meanwhile."""
         envelope = delivery.envelope
         receipt = Receipt(
             handoff_id=envelope.id,
@@ -152,7 +154,7 @@ class Handling:
                     trace=trace,
                 )
                 outcome = await self._agent.handler(envelope.body, context)
-                return self._settled(lease, outcome), trace
+                return self.settled(lease, outcome), trace
             except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
                 return self._raised(lease, error), trace
             except asyncio.CancelledError as error:
@@ -162,7 +164,8 @@ class Handling:
                 # Nobody cancelled us: the handler awaited something that was cancelled.
                 return self._raised(lease, error), trace
 
-    def _settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
+    def settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
+        """The answer that this outcome is. Raises TypeError, InvalidMessageError."""
         if isinstance(outcome, TaskResult):
             settlement = Settlement(result=outcome)
         elif isinstance(outcome, Then):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, child_id, fold, objection
+from batonbus.rules.errors import BatonbusError
 from batonbus.run.core import Core
 from batonbus.wire.ledger import Ledger, Stored, read_received
 from batonbus.wire.reader import read_from, read_to_head
@@ -21,6 +22,10 @@ from batonbus_schemas import (
 )
 
 T = TypeVar("T")
+
+
+class HandoffNotFoundError(BatonbusError):
+    """The ledger has no such handoff."""
 
 
 class Step(Struct, frozen=True):
@@ -49,6 +54,16 @@ class History(Struct, frozen=True, kw_only=True):
         """The envelope as it was delivered, for the bus completes it: work, task and waiter travel
         on with `then`. Before that, as it was handed over."""
         return self.delivery.envelope if self.delivery else self.envelope
+
+    @property
+    def last_actor(self) -> str:
+        """Who wrote the newest event that counts; empty where none does."""
+        counting = [it.stored.event.actor for it in self.steps if it.objection is None]
+        return counting[-1] if counting else ""
+
+    def event(self, sequence: int | None) -> Stored | None:
+        """The event at this sequence of the ledger, if it is one of this handoff."""
+        return next((it.stored for it in self.steps if it.stored.event.sequence == sequence), None)
 
 
 async def read_line(ledger: Ledger, handoff_id: UUID) -> list[History]:

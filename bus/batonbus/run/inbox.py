@@ -1,0 +1,128 @@
+"""What waits for a person of a role, and the answer that a person gives by hand.
+
+A person is an agent for a moment: accepts and settles by the code of any agent, one right behind
+the other. So there is no presence, no lease to keep, and no consumer to read: the delivered message
+stays for whoever reads as that role, who finds the chain final and drops it.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from msgspec import Struct
+
+from batonbus.rules.chain import Chain
+from batonbus.rules.errors import BatonbusError
+from batonbus.rules.ownership import Claim, claim_by_hand
+from batonbus.run.agent import Agent
+from batonbus.run.client import Client
+from batonbus.run.core import Core
+from batonbus.run.handling import Handling
+from batonbus.run.history import HandoffNotFoundError, History, make_history, read_chains
+from batonbus.wire.ledger import Ledger, Stored
+from batonbus.wire.publisher import LostRaceError
+from batonbus_schemas import Delivery, Envelope, Presence, Settlement, TaskResult, decode, encode
+
+
+class NotWaitingError(BatonbusError):
+    """A handoff waits for nobody's answer: it has ended, is being worked on, or did not arrive."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        super().__init__(f"handoff {history.chain.id} {_describe(history)}")
+
+
+def _describe(history: History) -> str:
+    chain, settlement = history.chain, history.settlement
+    moment = f"{datetime.fromtimestamp(chain.changed, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if chain.stage == "settled":
+        said = f": {settlement.result.text}" if settlement else ""
+        return f"was answered by {chain.owner} at {moment}{said}"
+    if chain.final:
+        reason = chain.reason or "no reason given"
+        return f"was {chain.stage} by {history.last_actor} at {moment}: {reason}"
+    if chain.stage == "accepted":
+        return f"is {chain.owner}'s since {moment}"
+    if chain.delivered_sequence is None:
+        return f"is {chain.stage}, not delivered yet: `batonbus doctor` says whether the bus works"
+    return f"is {chain.stage} since {moment}, and nobody can take it any more"
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A handoff that is delivered, open and nobody's: its chain, how a person claims it, and what
+    the event `stored` delivered."""
+
+    chain: Chain
+    claim: Claim
+    stored: Stored
+    delivery: Delivery
+
+    @property
+    def envelope(self) -> Envelope:
+        """What is asked."""
+        return self.delivery.envelope
+
+
+async def read_inbox(core: Core, role: str) -> list[Waiting]:
+    """What waits for this role (or agent), the oldest first. Raises NoAnswerError where the
+    registry does not answer."""
+    agents = await core.registry.list()
+    chains = (await read_chains(core.ledger)).values()
+    free = [it for it in chains if it.addressee == role and _is_free(it, agents)]
+    free.sort(key=lambda it: it.began)
+    found = [_find_waiting(await _read(core.ledger, it.id), agents) for it in free]
+    # Some may have been taken meanwhile.
+    return [it for it in found if it is not None]
+
+
+async def read_waiting(core: Core, handoff_id: UUID) -> Waiting:
+    """A handoff that waits for an answer. Raises HandoffNotFoundError, NotWaitingError, and
+    NoAnswerError where the registry does not answer."""
+    history = await _read(core.ledger, handoff_id)
+    if not history.steps:
+        fleet = core.fleet
+        raise HandoffNotFoundError(f"the ledger of the fleet {fleet!r} has no handoff {handoff_id}")
+    waiting = _find_waiting(history, await core.registry.list())
+    if waiting is None:
+        raise NotWaitingError(history)
+    return waiting
+
+
+async def answer(core: Core, person: Client, handoff_id: UUID, result: TaskResult) -> None:
+    """Accept and settle a waiting handoff as the connected person.
+
+    Raises InvalidMessageError before anything is written, and as `read_waiting`, also where
+    somebody else was first.
+    """
+    decode(encode(Settlement(result=result)), Settlement)
+    while not await _settle(person, await read_waiting(core, handoff_id), result):
+        pass
+
+
+async def _settle(person: Client, waiting: Waiting, result: TaskResult) -> bool:
+    """False where the handoff moved on meanwhile."""
+    claim, hand = waiting.claim, Handling(Agent(waiting.envelope.to), person)
+    try:
+        lease = await hand.take(
+            waiting.delivery, waiting.stored, waiting.chain, claim.attempt, claim.lease
+        )
+    except LostRaceError:
+        return False
+    return await hand.answer(lease, hand.settled(lease, result), lease.trace)
+
+
+def _find_waiting(history: History, agents: Sequence[Presence]) -> Waiting | None:
+    """The handoff as one that waits for an answer, if it does."""
+    claim = claim_by_hand(history.chain, agents)
+    stored = history.event(history.chain.delivered_sequence)
+    if claim.act != "take" or stored is None or history.delivery is None:
+        return None
+    return Waiting(chain=history.chain, claim=claim, stored=stored, delivery=history.delivery)
+
+
+def _is_free(chain: Chain, agents: Sequence[Presence]) -> bool:
+    return claim_by_hand(chain, agents).act == "take"
+
+
+async def _read(ledger: Ledger, handoff_id: UUID) -> History:
+    return make_history(handoff_id, await ledger.read_chain(handoff_id))
