@@ -18,6 +18,7 @@ SLOTS = 25
 worker_a = Agent("worker", id="worker-a", slots=SLOTS)
 worker_b = Agent("worker", id="worker-b", slots=SLOTS)
 worker_c = Agent("worker", id="worker-c", slots=SLOTS)
+asker_a = Agent("asker", id="asker-a")
 planner_a = Agent("planner", id="planner-a", slots=SLOTS)
 planner_b = Agent("planner", id="planner-b", slots=SLOTS)
 single_a = Agent("single", id="single-a")
@@ -27,6 +28,7 @@ moody_b = Agent("moody", id="moody-b")
 
 ROLES = {
     "worker": {"worker-a", "worker-b", "worker-c"},
+    "asker": {"asker-a"},
     "planner": {"planner-a", "planner-b"},
     "single": {"single-a", "single-b"},
     "moody": {"moody-a", "moody-b"},
@@ -86,3 +88,11 @@ async def plan(task: Dispatch, ctx: Context) -> TaskResult:
     await gather(*beside)
     note_effect(ctx)
     return TaskResult.passed(what="All three answered.")
+
+
+@asker_a.handles
+async def ask(task: Dispatch, ctx: Context) -> TaskResult:
+    """The brief is a question to the lead, who says yes or no."""
+    said = await ctx.ask("lead", task.brief, ("yes", "no"), key="question")
+    note_effect(ctx)
+    return TaskResult.passed(what=f"The lead says {said}.")

@@ -6,7 +6,9 @@ from uuid import UUID
 import pytest
 
 from batonbus.rules.chain import FINAL, TAKEOVER_LIMIT, Chain
-from batonbus.rules.ownership import Claim, claim, holds, retry_delay
+from batonbus.rules.ownership import Claim, claim, claim_by_hand, holds, retry_delay
+from batonbus.rules.settings import Settings
+from batonbus_schemas import AgentCard, Presence
 
 WAIT = Claim(act="wait")
 
@@ -81,3 +83,35 @@ def test_each_failure_makes_the_next_attempt_wait_four_times_as_long(
     attempt: int, seconds: float
 ) -> None:
     assert retry_delay(attempt, 2.0) == seconds
+
+
+# By hand.
+
+CHANGED = 1000.0
+GONE = CHANGED + Settings().presence_timeout
+
+
+def by_hand(chain: Chain, *agents: Presence, now: float = GONE) -> Claim:
+    return claim_by_hand(chain, agents, Settings(), now=now)
+
+
+@pytest.mark.parametrize("stage", ["delivered", "held", "overdue", "failed"])
+def test_a_person_takes_what_nobody_owns(stage: str) -> None:
+    assert by_hand(chain(stage)).act == "take"
+
+
+def test_a_person_takes_nothing_from_an_agent_be_it_alive_or_gone() -> None:
+    alive = Presence(card=AgentCard(id="builder-1", role="builder"), working=(7,))
+    assert by_hand(owned(changed=CHANGED), alive) == WAIT
+    assert by_hand(owned(changed=CHANGED)) == WAIT
+
+
+def test_a_person_goes_on_where_another_one_broke_off() -> None:
+    half = owned(owner="person-ada", changed=CHANGED)
+    assert by_hand(half, now=GONE - 0.001) == WAIT
+    assert by_hand(half) == Claim(act="take", attempt=1, lease=2)
+
+
+def test_an_agent_that_is_named_like_a_person_keeps_what_it_holds() -> None:
+    agent = Presence(card=AgentCard(id="person-1", role="person"), working=(7,))
+    assert by_hand(owned(owner="person-1", changed=CHANGED), agent) == WAIT

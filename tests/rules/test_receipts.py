@@ -512,3 +512,10 @@ def test_the_end_of_takeovers_is_told_with_its_number_and_the_owner() -> None:
 @pytest.mark.parametrize("stage", sorted((OPEN | FINAL) - {"accepted"}))
 def test_a_handoff_without_an_owner_is_not_judged_by_one(stage: str) -> None:
     assert judge_owned(chain(stage), SETTINGS, ownerless_for=1e9) is None
+
+
+def test_an_answer_that_broke_off_is_waited_for() -> None:
+    half = chain("accepted", question=True, owner="person-ada")
+    assert judge_owned(half, SETTINGS, ownerless_for=6000) is None
+    spent = chain("accepted", question=True, owner="person-ada", takeovers=TAKEOVER_LIMIT)
+    assert judge_owned(spent, SETTINGS, ownerless_for=6000) is not None

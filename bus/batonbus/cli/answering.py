@@ -19,8 +19,7 @@ from batonbus.rules.ownership import PERSON_PREFIX
 from batonbus.run.client import open_client
 from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
-from batonbus.run.inbox import answer as give_answer
-from batonbus.run.inbox import read_waiting
+from batonbus.run.inbox import Inbox
 from batonbus.wire.subjects import is_token
 from batonbus_schemas import Body, Question, TaskResult
 
@@ -112,14 +111,15 @@ async def _answer(
     url = url or find_url()
     async with open_operator(url, fleet=fleet) as core:
         handoff_id = await resolve(core, handoff)
-        waiting = await read_waiting(core, handoff_id)
+        inbox = Inbox(core)
+        waiting = await inbox.find(handoff_id)
         try:
             result = _as_result(waiting.envelope.body, text, fail)
         except UnfitAnswerError as error:
             output.fail([str(error)])
             return USAGE
         async with open_client(url, person, fleet=fleet) as client:
-            await give_answer(core, client, handoff_id, result)
+            await inbox.answer(handoff_id, result, client)
     output.show(f"{person} answered {handoff_id}: {clean(result.text)}")
     output.emit(Answer(handoff_id=handoff_id, by=person, status=result.status, answer=result.text))
     return 0

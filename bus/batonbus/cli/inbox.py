@@ -14,7 +14,7 @@ from batonbus.cli.output import Output, duration, new_table, one_line, short
 from batonbus.cli.running import run, start_logs
 from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
-from batonbus.run.inbox import Waiting, read_inbox
+from batonbus.run.inbox import Inbox, Waiting
 from batonbus.wire.subjects import is_token
 from batonbus_schemas import Question
 
@@ -65,7 +65,7 @@ def inbox(
 
 async def _list(output: Output, url: str | None, fleet: str, role: str) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
-        found = await read_inbox(core, role)
+        found = await Inbox(core).read(role)
         now = core.connection.server_time()
     waiting = [_describe(it, now) for it in found]
     table = new_table("id", "from", "work", "task", "asked", "question", "options")

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from batonbus.rules.chain import ATTEMPT_LIMIT, TAKEOVER_LIMIT, Chain
+from batonbus.rules.settings import Settings
 from batonbus_schemas import Presence
 
 PERSON_PREFIX = "person-"
@@ -44,14 +45,18 @@ def is_person(actor: str | None) -> bool:
     return actor is not None and actor.startswith(PERSON_PREFIX)
 
 
-def claim_by_hand(chain: Chain, agents: Sequence[Presence]) -> Claim:
-    """Decide about a handoff that a person is about to answer; `agents` are the live ones.
+def claim_by_hand(
+    chain: Chain, agents: Sequence[Presence], settings: Settings, *, now: float
+) -> Claim:
+    """Decide about a handoff that a person is about to answer, at the server's moment `now`;
+    `agents` are the live ones.
 
-    What an agent accepted stays an agent's. A person accepts and settles in one go: one who has
-    accepted alone was interrupted in between, and the next answer takes over.
+    What an agent accepted stays an agent's. A person accepts and settles in one go: one who still
+    has not settled after a `presence_timeout` was interrupted in between, and is taken over from.
     """
     is_held = any(chain.owner_sequence in it.working for it in agents)
-    interrupted = is_person(chain.owner) and not is_held
+    is_late = now - chain.changed >= settings.presence_timeout
+    interrupted = is_person(chain.owner) and is_late and not is_held
     return claim(chain, owner_alive=False if interrupted else None)
 
 

@@ -5,7 +5,7 @@ the other. So there is no presence, no lease to keep, and no consumer to read: t
 stays for whoever reads as that role, who finds the chain final and drops it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from batonbus.run.client import Client
 from batonbus.run.core import Core
 from batonbus.run.handling import Handling
 from batonbus.run.history import HandoffNotFoundError, History, make_history, read_chains
-from batonbus.wire.ledger import Ledger, Stored
+from batonbus.wire.ledger import Stored
 from batonbus.wire.publisher import LostRaceError
 from batonbus_schemas import Delivery, Envelope, Presence, Settlement, TaskResult, decode, encode
 
@@ -63,40 +63,63 @@ class Waiting(Struct, frozen=True, kw_only=True):
         return self.delivery.envelope
 
 
-async def read_inbox(core: Core, role: str) -> list[Waiting]:
-    """What waits for this role (or agent), the oldest first. Raises NoAnswerError where the
-    registry does not answer."""
-    agents = await core.registry.list()
-    chains = (await read_chains(core.ledger)).values()
-    free = [it for it in chains if it.addressee == role and _is_free(it, agents)]
-    free.sort(key=lambda it: it.began)
-    found = [_find_waiting(await _read(core.ledger, it.id), agents) for it in free]
-    # Some may have been taken meanwhile.
-    return [it for it in found if it is not None]
+class Inbox:
+    """What waits, as an operator sees it. Each method raises NoAnswerError where the registry does
+    not answer."""
 
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
-async def read_waiting(core: Core, handoff_id: UUID) -> Waiting:
-    """A handoff that waits for an answer. Raises HandoffNotFoundError, NotWaitingError, and
-    NoAnswerError where the registry does not answer."""
-    history = await _read(core.ledger, handoff_id)
-    if not history.steps:
-        fleet = core.fleet
-        raise HandoffNotFoundError(f"the ledger of the fleet {fleet!r} has no handoff {handoff_id}")
-    waiting = _find_waiting(history, await core.registry.list())
-    if waiting is None:
-        raise NotWaitingError(history)
-    return waiting
+    async def read(self, role: str) -> list[Waiting]:
+        """What waits for this role (or agent), the oldest first; but for what was asked inside of a
+        handoff that has ended: nobody waits for that any more."""
+        agents = await self._core.registry.list()
+        chains = await read_chains(self._core.ledger)
+        free = [
+            it
+            for it in chains.values()
+            if it.addressee == role and self._claim(it, agents).act == "take"
+        ]
+        free.sort(key=lambda it: it.began)
+        # Some may be taken while they are read.
+        found = [self._find(await self._read(it.id), agents) for it in free]
+        return [it for it in found if it is not None and not _is_forsaken(it, chains)]
 
+    async def find(self, handoff_id: UUID) -> Waiting:
+        """A handoff that waits for an answer. Raises HandoffNotFoundError, NotWaitingError."""
+        history = await self._read(handoff_id)
+        if not history.steps:
+            raise HandoffNotFoundError(
+                f"the ledger of the fleet {self._core.fleet!r} has no handoff {handoff_id}"
+            )
+        waiting = self._find(history, await self._core.registry.list())
+        if waiting is None:
+            raise NotWaitingError(history)
+        return waiting
 
-async def answer(core: Core, person: Client, handoff_id: UUID, result: TaskResult) -> None:
-    """Accept and settle a waiting handoff as the connected person.
+    async def answer(self, handoff_id: UUID, result: TaskResult, person: Client) -> None:
+        """Accept and settle a waiting handoff as the connected person.
 
-    Raises InvalidMessageError before anything is written, and as `read_waiting`, also where
-    somebody else was first.
-    """
-    decode(encode(Settlement(result=result)), Settlement)
-    while not await _settle(person, await read_waiting(core, handoff_id), result):
-        pass
+        Raises InvalidMessageError before anything is written, HandoffNotFoundError, and
+        NotWaitingError also where somebody else was first.
+        """
+        decode(encode(Settlement(result=result)), Settlement)
+        while not await _settle(person, await self.find(handoff_id), result):
+            pass
+
+    async def _read(self, handoff_id: UUID) -> History:
+        return make_history(handoff_id, await self._core.ledger.read_chain(handoff_id))
+
+    def _find(self, history: History, agents: Sequence[Presence]) -> Waiting | None:
+        claim = self._claim(history.chain, agents)
+        stored = history.event(history.chain.delivered_sequence)
+        if claim.act != "take" or stored is None or history.delivery is None:
+            return None
+        return Waiting(chain=history.chain, claim=claim, stored=stored, delivery=history.delivery)
+
+    def _claim(self, chain: Chain, agents: Sequence[Presence]) -> Claim:
+        now = self._core.connection.server_time()
+        return claim_by_hand(chain, agents, self._core.settings, now=now)
 
 
 async def _settle(person: Client, waiting: Waiting, result: TaskResult) -> bool:
@@ -111,18 +134,6 @@ async def _settle(person: Client, waiting: Waiting, result: TaskResult) -> bool:
     return await hand.answer(lease, hand.settled(lease, result), lease.trace)
 
 
-def _find_waiting(history: History, agents: Sequence[Presence]) -> Waiting | None:
-    """The handoff as one that waits for an answer, if it does."""
-    claim = claim_by_hand(history.chain, agents)
-    stored = history.event(history.chain.delivered_sequence)
-    if claim.act != "take" or stored is None or history.delivery is None:
-        return None
-    return Waiting(chain=history.chain, claim=claim, stored=stored, delivery=history.delivery)
-
-
-def _is_free(chain: Chain, agents: Sequence[Presence]) -> bool:
-    return claim_by_hand(chain, agents).act == "take"
-
-
-async def _read(ledger: Ledger, handoff_id: UUID) -> History:
-    return make_history(handoff_id, await ledger.read_chain(handoff_id))
+def _is_forsaken(waiting: Waiting, chains: Mapping[UUID, Chain]) -> bool:
+    asker = chains.get(waiting.envelope.within) if waiting.envelope.within else None
+    return asker is not None and asker.final
