@@ -8,8 +8,11 @@ import pytest
 
 from batonbus import Agent, Bus, Context
 from batonbus.run.bus import serve
+from batonbus.run.client import open_client
+from batonbus.run.core import open_operator
+from batonbus.run.inbox import Inbox
 from batonbus.testing import FAST, run_receipt_keeper, run_window_manager
-from batonbus_schemas import Dispatch, Receipt, TaskResult, encode
+from batonbus_schemas import Dispatch, Question, Receipt, TaskResult, encode
 from batonbus_schemas.envelope import Settlement
 
 pytestmark = pytest.mark.anyio
@@ -86,3 +89,26 @@ async def test_a_waiter_believes_the_ledger_and_not_what_it_hears(
                 result = await sent.result()
             tasks.cancel_scope.cancel()
     assert result.summary == "true"
+
+
+async def test_a_person_answers_with_the_operators_password(server: Any) -> None:
+    operator = server.url("operator")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_window_manager, operator, FLEET, FAST)
+            tasks.start_soon(run_receipt_keeper, operator, FLEET, FAST)
+            async with (
+                Bus(server.url("sender"), actor="sender") as bus,
+                open_operator(operator, fleet=FLEET) as core,
+                open_client(operator, "person-ada", fleet=FLEET) as person,
+            ):
+                sent = await bus.send("lead", Question(text="Ship it?"))
+                inbox = Inbox(core)
+                while not (waiting := await inbox.read("lead")):  # noqa: ASYNC110 - read from outside
+                    await anyio.sleep(0.02)
+                assert [it.chain.id for it in waiting] == [sent.handoff_id]
+                await inbox.answer(sent.handoff_id, TaskResult.passed("yes"), person)
+                assert (await sent.result()).text == "yes"
+                assert (await sent.receipt()).by == "person-ada"
+            tasks.cancel_scope.cancel()
+    assert server.refusals() == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batonbus import Agent, Context, TestBus
-from batonbus_schemas import Dispatch, TaskResult
+from batonbus_schemas import Dispatch, Question, TaskResult
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -90,3 +90,22 @@ async def test_the_agent_that_asks_others_gets_their_answers(
         "The first half, knowing of researcher FULL.",
         "The second half, knowing of researcher FULL.",
     ]
+
+
+@pytest.mark.anyio
+async def test_the_agent_that_asks_a_person_goes_on_with_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(SNIPPETS)
+    release: Any = import_module("release")
+    lead, asked = Agent("lead"), []
+
+    @lead.handles
+    async def decide(question: Question, ctx: Context) -> TaskResult:
+        asked.append(question)
+        return TaskResult.passed(what="never")
+
+    async with TestBus(release.publisher, lead) as bus:
+        result = await (await bus.send("publisher", "version 2")).result()
+    assert asked == [Question(text="Publish version 2?", options=("now", "never"))]
+    assert result.text == "The lead says never."
