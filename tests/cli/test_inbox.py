@@ -1,6 +1,6 @@
 """`batonbus inbox` and `batonbus answer`: a person sees the questions, and answers them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,10 +11,13 @@ from typer.testing import Result
 
 from batonbus import Bus
 from batonbus.cli.answering import choose
+from batonbus.cli.outcome import Outcome, advise
 from batonbus.cli.output import duration
+from batonbus.rules.receipts import PERSON
 from batonbus.run.core import open_operator
 from batonbus.run.inbox import Inbox
-from batonbus_schemas import Body, Dispatch, Question
+from batonbus.work.cancelling import cancel_work
+from batonbus_schemas import Body, Dispatch, Envelope, Question
 
 LIMIT = 10.0
 
@@ -26,27 +29,40 @@ def role() -> str:
 
 
 @pytest.fixture
-def ask(bus_folder: Path, role: str) -> Callable[[Body], UUID]:
-    """Hands this over to the role; returns when it waits there."""
+def ask(bus_folder: Path, role: str) -> Iterator[Callable[[Body], UUID]]:
+    """Hands this over to the role; returns when it waits there. What is left open is cancelled."""
+
+    url = (bus_folder / ".batonbus" / "address").read_text()
 
     async def hand_over(body: Body) -> UUID:
-        url = (bus_folder / ".batonbus" / "address").read_text()
         with anyio.fail_after(LIMIT):
             async with (
                 Bus(url, actor="builder-1") as bus,
                 open_operator(url, fleet="default") as core,
             ):
-                sent = await bus.send(role, body, work="shop", task="TASK-07")
+                sent = await bus.send(role, body, work=role, task="TASK-07")
                 inbox = Inbox(core)
                 while True:
                     if sent.handoff_id in {it.chain.id for it in await inbox.read(role)}:
                         return sent.handoff_id
                     await anyio.sleep(0.02)
 
-    return lambda body: anyio.run(hand_over, body)
+    async def clear() -> None:
+        async with open_operator(url, fleet="default") as core:
+            await cancel_work(core, role, "the test is over")
+
+    yield lambda body: anyio.run(hand_over, body)
+    anyio.run(clear)
 
 
 DEPLOY = Question(text="Which\x1b[2J way?", options=("blue green", "Canary", "never"))
+
+
+def test_whoever_sends_a_question_is_told_where_a_person_sees_it() -> None:
+    envelope = Envelope(id=uuid4(), sender="builder-1", to="lead", body=DEPLOY)
+    reason = PERSON.format(role="lead")
+    held = Outcome(handoff_id=str(envelope.id), state="held", by="receipt-keeper", reason=reason)
+    assert "`batonbus inbox lead`" in advise(held, envelope, 600)
 
 
 def test_an_empty_inbox_says_so(invoke: Callable[..., Result], role: str, last_json: Any) -> None:
@@ -61,7 +77,7 @@ def test_the_inbox_shows_who_asks_what_since_when_the_oldest_first(
     one, two = ask(DEPLOY), ask(Dispatch(brief="Water the plants."))
     head, first, second = invoke("inbox", role).stdout.splitlines()
     assert head.split() == ["id", "from", "work", "task", "asked", "question", "options"]
-    for text in (str(one)[:8], "builder-1", "shop", "TASK-07", " s ago", "Which\ufffd[2J way?"):
+    for text in (str(one)[:8], "builder-1", role, "TASK-07", " s ago", "Which\ufffd[2J way?"):
         assert text in first
     assert first.rstrip().endswith("1 blue green, 2 Canary, 3 never")
     assert str(two)[:8] in second
@@ -78,7 +94,7 @@ def test_the_inbox_gives_programs_the_whole_question(
     assert waiting == {
         "handoff_id": str(handoff_id),
         "sender": "builder-1",
-        "work": "shop",
+        "work": role,
         "task": "TASK-07",
         "deadline": None,
         "is_question": True,

@@ -19,7 +19,7 @@ PROGRAMS = ("asker_a", "window-manager-0", "receipt-keeper-0")
 
 
 async def test_a_question_outlives_every_process_of_its_bus(tmp_path: Path) -> None:
-    settings = replace(FAST, receipt_timeout=1.0, give_up_after=2.0)
+    settings = replace(FAST, receipt_timeout=2.0, give_up_after=2.0)
     async with fault_bus(tmp_path, settings) as faults:
         faults.start_parts()
         await faults.start_agents("asker_a")

@@ -46,3 +46,8 @@ def test_a_result_is_summed_up_by_its_first_lines():
     assert result.context_handoff == ContextHandoff(
         what="one\ntwo\nthree\nfour", caution="careful", incomplete=NOTHING_INCOMPLETE
     )
+
+
+def test_a_results_text_is_what_was_done_or_else_its_summary() -> None:
+    assert TaskResult.passed(what="one\ntwo\nthree\nfour").text == "one\ntwo\nthree\nfour"
+    assert TaskResult(status="PASS", summary="short").text == "short"

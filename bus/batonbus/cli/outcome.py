@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from batonbus.cli.output import clean
 from batonbus.rules.admission import expected_capabilities
+from batonbus.rules.receipts import PERSON
 from batonbus_schemas import Envelope, Receipt, TaskResult, Violation
 
 EXIT_CODES = {
@@ -95,6 +96,8 @@ def advise(outcome: Outcome, envelope: Envelope, give_up_after: float) -> str:
             )
         case "overdue":
             return f"{stays}; `batonbus doctor` tells whether the bus can do its work."
+        case "held" if outcome.reason == PERSON.format(role=envelope.to):
+            return f"It stays in the ledger; `batonbus inbox {envelope.to}` shows it."
         case "held":
             return f"{stays}, until an agent has room for it."
         case _:
