@@ -39,12 +39,12 @@ async def wait_for(bus: TestBus) -> list[Waiting]:
         return found
 
 
-async def answer(bus: TestBus, handoff_id: UUID, text: str, name: str = "ada") -> None:
+async def answer(bus: TestBus, handoff_id: UUID, text: str, name: str = "ada") -> TaskResult:
     async with (
         operator(bus) as core,
         open_client(bus.server.url, PERSON_PREFIX + name, fleet="default") as person,
     ):
-        await Inbox(core).answer(handoff_id, TaskResult.passed(text), person)
+        return await Inbox(core).answer(handoff_id, TaskResult.passed(text), person)
 
 
 def asker(question: str = "Ship it?", **options: Any) -> Agent:
@@ -296,6 +296,17 @@ async def test_an_answer_that_is_too_long_writes_nothing(open_bus: Any, read_kin
         with pytest.raises(InvalidMessageError, match="65,536"):
             await answer(bus, sent.handoff_id, "x" * 70_000)
         assert await read_kinds(bus, sent) == ["sent", "delivered"]
+
+
+async def test_an_answer_is_stored_without_secrets_and_says_so(open_bus: Any) -> None:
+    secret = "postgres://user:s3cretpw@host/db"
+    async with open_bus() as bus:
+        sent = await bus.send(ROLE, Question(text="Where is it?"))
+        await wait_for(bus)
+        stored = await answer(bus, sent.handoff_id, f"At {secret}")
+        assert await sent.result() == stored
+    assert stored.text.startswith("At postgres://")
+    assert "s3cretpw" not in stored.text
 
 
 async def test_what_the_ledger_does_not_have_cannot_be_answered(open_bus: Any) -> None:

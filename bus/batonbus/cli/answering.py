@@ -119,7 +119,7 @@ async def _answer(
             output.fail([str(error)])
             return USAGE
         async with open_client(url, person, fleet=fleet) as client:
-            await inbox.answer(handoff_id, result, client)
+            result = await inbox.answer(handoff_id, result, client)
     output.show(f"{person} answered {handoff_id}: {clean(result.text)}")
     output.emit(Answer(handoff_id=handoff_id, by=person, status=result.status, answer=result.text))
     return 0

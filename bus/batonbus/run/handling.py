@@ -154,7 +154,7 @@ class Handling:
                     trace=trace,
                 )
                 outcome = await self._agent.handler(envelope.body, context)
-                return self.settled(lease, outcome), trace
+                return self.settled(envelope, outcome), trace
             except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
                 return self._raised(lease, error), trace
             except asyncio.CancelledError as error:
@@ -164,14 +164,15 @@ class Handling:
                 # Nobody cancelled us: the handler awaited something that was cancelled.
                 return self._raised(lease, error), trace
 
-    def settled(self, lease: Lease, outcome: TaskResult | Then) -> Answer:
-        """The answer that this outcome is. Raises TypeError, InvalidMessageError."""
+    def settled(self, envelope: Envelope, outcome: TaskResult | Then) -> Answer:
+        """The answer to this handoff that the outcome is, without secrets. Raises TypeError,
+        InvalidMessageError."""
         if isinstance(outcome, TaskResult):
             settlement = Settlement(result=outcome)
         elif isinstance(outcome, Then):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
             # The bus completes it: what travels on is not the agent's to say.
             following = Envelope(
-                id=child_id(lease.envelope.id),
+                id=child_id(envelope.id),
                 sender=self._client.actor,
                 to=outcome.to,
                 body=outcome.body,

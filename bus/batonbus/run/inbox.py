@@ -17,11 +17,11 @@ from batonbus.rules.ownership import Claim, claim_by_hand
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.core import Core
-from batonbus.run.handling import Handling
+from batonbus.run.handling import Answer, Handling
 from batonbus.run.history import HandoffNotFoundError, History, make_history, read_chains
 from batonbus.wire.ledger import Stored
 from batonbus.wire.publisher import LostRaceError
-from batonbus_schemas import Delivery, Envelope, Presence, Settlement, TaskResult, decode, encode
+from batonbus_schemas import Delivery, Envelope, Presence, Settlement, TaskResult, decode
 
 
 class NotWaitingError(BatonbusError):
@@ -97,15 +97,19 @@ class Inbox:
             raise NotWaitingError(history)
         return waiting
 
-    async def answer(self, handoff_id: UUID, result: TaskResult, person: Client) -> None:
-        """Accept and settle a waiting handoff as the connected person.
+    async def answer(self, handoff_id: UUID, result: TaskResult, person: Client) -> TaskResult:
+        """Accept and settle a waiting handoff as the connected person; returns the result as it is
+        stored, without secrets.
 
         Raises InvalidMessageError before anything is written, HandoffNotFoundError, and
         NotWaitingError also where somebody else was first.
         """
-        decode(encode(Settlement(result=result)), Settlement)
-        while not await _settle(person, await self.find(handoff_id), result):
-            pass
+        while True:
+            waiting = await self.find(handoff_id)
+            hand = Handling(Agent(waiting.envelope.to), person)
+            settled = hand.settled(waiting.envelope, result)
+            if await _answer(hand, waiting, settled):
+                return decode(settled.payload, Settlement).result
 
     async def _read(self, handoff_id: UUID) -> History:
         return make_history(handoff_id, await self._core.ledger.read_chain(handoff_id))
@@ -122,16 +126,16 @@ class Inbox:
         return claim_by_hand(chain, agents, self._core.settings, now=now)
 
 
-async def _settle(person: Client, waiting: Waiting, result: TaskResult) -> bool:
+async def _answer(hand: Handling, waiting: Waiting, settled: Answer) -> bool:
     """False where the handoff moved on meanwhile."""
-    claim, hand = waiting.claim, Handling(Agent(waiting.envelope.to), person)
+    claim = waiting.claim
     try:
         lease = await hand.take(
             waiting.delivery, waiting.stored, waiting.chain, claim.attempt, claim.lease
         )
     except LostRaceError:
         return False
-    return await hand.answer(lease, hand.settled(lease, result), lease.trace)
+    return await hand.answer(lease, settled, lease.trace)
 
 
 def _is_forsaken(waiting: Waiting, chains: Mapping[UUID, Chain]) -> bool:
