@@ -5,7 +5,7 @@ the other. So there is no presence, no lease to keep, and no consumer to read: t
 stays for whoever reads as that role, who finds the chain final and drops it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -71,8 +71,7 @@ class Inbox:
         self._core = core
 
     async def read(self, role: str) -> list[Waiting]:
-        """What waits for this role (or agent), the oldest first; but for what was asked inside of a
-        handoff that has ended: nobody waits for that any more."""
+        """What waits for this role (or agent), the oldest first."""
         agents = await self._core.registry.list()
         chains = await read_chains(self._core.ledger)
         free = [
@@ -83,7 +82,7 @@ class Inbox:
         free.sort(key=lambda it: it.began)
         # Some may be taken while they are read.
         found = [self._find(await self._read(it.id), agents) for it in free]
-        return [it for it in found if it is not None and not _is_forsaken(it, chains)]
+        return [it for it in found if it is not None]
 
     async def find(self, handoff_id: UUID) -> Waiting:
         """A handoff that waits for an answer. Raises HandoffNotFoundError, NotWaitingError."""
@@ -136,8 +135,3 @@ async def _answer(hand: Handling, waiting: Waiting, settled: Answer) -> bool:
     except LostRaceError:
         return False
     return await hand.answer(lease, settled, lease.trace)
-
-
-def _is_forsaken(waiting: Waiting, chains: Mapping[UUID, Chain]) -> bool:
-    asker = chains.get(waiting.envelope.within) if waiting.envelope.within else None
-    return asker is not None and asker.final
