@@ -221,9 +221,13 @@ def test_without_a_bus_the_error_says_how_to_start_one(
 
 
 def test_ctrl_c_while_waiting_is_exit_code_130_without_a_traceback(
-    shell: Any, bus_folder: Path
+    shell: Any, bus_folder: Path, tmp_path: Path
 ) -> None:
-    with shell.running("send", "--to", "absent", "x", "--wait", folder=bus_folder) as sent:
-        sent.hear("overdue by receipt-keeper")
+    """A question to a person waits for as long as it takes."""
+    question = {"id": str(uuid4()), "sender": "alice", "to": "absent"}
+    file = tmp_path / "question.json"
+    file.write_text(json.dumps({**question, "body": {"kind": "question", "text": "Which?"}}))
+    with shell.running("send", str(file), "--wait", folder=bus_folder) as sent:
+        sent.hear("held by receipt-keeper")
         assert sent.end(signal.SIGINT) == 130
     assert not any("Traceback" in line for line in sent.err)
