@@ -73,6 +73,12 @@ class Seats:
             tasks.cancel_scope.cancel()
 
 
+@pytest.fixture
+def steady(quick: Settings) -> Settings:
+    """A busy machine may miss some beats of a seat, and nobody is gone."""
+    return msgspec.structs.replace(quick, missed_beats=6, receipt_timeout=1.4)
+
+
 def seat(number: int, *working: int, closed: str = "") -> Presence:
     card = AgentCard(id=f"builder-{number}", role="builder")
     return Presence(card=card, working=working, closed=closed)
@@ -166,7 +172,7 @@ async def test_a_held_handoff_waits_for_its_busy_agent_however_long(
 
 
 async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
-    open_bus: Any, quick: Settings, bounce: Any, read_events: Any
+    open_bus: Any, steady: Settings, bounce: Any, read_events: Any
 ) -> None:
     """Closed, closed and busy, busy, gone, given up: whoever waits hears of each."""
     seats = Seats(seat(1, closed="context usage"), seat(2, closed="context usage"))
@@ -174,11 +180,11 @@ async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
     async def more_keepers(bus: TestBus) -> None:
         async with anyio.create_task_group() as keepers:
             for _ in range(2):
-                keepers.start_soon(run_receipt_keeper, bus.server.url, "default", quick)
+                keepers.start_soon(run_receipt_keeper, bus.server.url, "default", steady)
 
     async with (
-        open_bus(settings=quick) as bus,
-        seats.filled(bus, quick.heartbeat),
+        open_bus(settings=steady) as bus,
+        seats.filled(bus, steady.heartbeat),
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(more_keepers, bus)
@@ -209,15 +215,15 @@ async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
 
 
 async def test_an_overdue_handoff_is_held_while_the_agents_that_came_are_busy(
-    open_bus: Any, quick: Settings, read_kinds: Any
+    open_bus: Any, steady: Settings, read_kinds: Any
 ) -> None:
     """It is not given up: they will come to it."""
     seats = Seats()
-    async with open_bus(settings=quick) as bus, seats.filled(bus, quick.heartbeat):
+    async with open_bus(settings=steady) as bus, seats.filled(bus, steady.heartbeat):
         sent = await bus.send("builder", "x")
         assert (await sent.receipt()).state == "overdue"
         seats.taken = (seat(1, 7),)
-        with anyio.move_on_after(2 * quick.give_up_after):
+        with anyio.move_on_after(3 * steady.give_up_after):
             await sent.result()
         assert await read_kinds(bus, sent) == ["sent", "delivered", "overdue", "held"]
         assert await sent.cancel("enough")
