@@ -52,6 +52,7 @@ def test_a_healthy_bus_has_nothing_to_do() -> None:
             "fail",
             "to-x: ack_wait is 1",
         ),
+        ({"at_risk": ("BATONBUS_x",)}, "ledger", "warn", "fewer than three nodes"),
         ({"pulls": 0}, "window manager", "fail", "nothing is delivered"),
         ({"keeper": "nobody answers"}, "receipt keeper", "fail", "nobody answers"),
         ({"agents": ()}, "agents", "warn", "handoffs will be overdue"),

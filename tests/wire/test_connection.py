@@ -64,6 +64,8 @@ async def test_an_address_that_cannot_be_read_is_refused_as_such(url: str) -> No
         ("tls://u:s@cret@host:1", "tls://host:1"),
         ("localhost:4222", "nats://localhost:4222"),
         ("nats://u:secret@[::1]:4222", "nats://[::1]:4222"),
+        ("nats://u:s,cret@host:4222", "nats://host:4222"),
+        ("nats://u:secret@a:1, tls://u:secret@b:2", "nats://a:1,tls://b:2"),
     ],
 )
 async def test_an_address_is_shown_without_credentials(url: str, shown: str) -> None:
@@ -81,6 +83,13 @@ async def test_a_wrong_password_is_told_as_such_and_not_shown() -> None:
         await stop_child(process, grace=5)
     assert "authorization violation" in problem.lower()
     assert "wrong" not in problem
+
+
+async def test_of_several_addresses_one_that_answers_is_enough(server: EmbeddedServer) -> None:
+    dead = f"nats://127.0.0.1:{free_port()}"
+    async with connect(f"{dead},{server.url}", "asker") as connection:
+        assert connection.address == server.url
+        assert not connection.is_clustered
 
 
 @asynccontextmanager

@@ -105,7 +105,10 @@ async def test_no_entry_can_end_the_list_before_the_others(wire: Any, rogue: Any
 
 async def test_a_registry_that_is_not_there_answers_nothing_at_once(wire: Any) -> None:
     await wire.connection.api(f"STREAM.DELETE.KV_{registry_bucket(wire.fleet)}")
-    with anyio.fail_after(2), pytest.raises(NoAnswerError, match="the registry answered 503"):
+    with (
+        anyio.fail_after(2),
+        pytest.raises(NoAnswerError, match="stream not found"),
+    ):
         await wire.registry.list()
     with anyio.fail_after(2), pytest.raises(NoAnswerError):
         await wire.registry.put(presence("a"))

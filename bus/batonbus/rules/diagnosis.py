@@ -42,11 +42,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What was seen of a bus.
 
     `parts` are its streams and consumers by name: the settings that differ, or None where it is
-    missing. `pulls` are the window managers' requests that wait, `sync` is how often the server
-    writes to its disk (`always`, or seconds), None where `sync_unknown` says why that is not known.
-    `jetstream` and `keeper` are why there is none, if so, `unwritten` is why the ledger stores
-    nothing. `open_at` is the address at which anybody may come in without credentials, `skew` is
-    how many seconds the server's clock is ahead of ours, `storage` is None without a ledger.
+    missing. `at_risk` are those that too few nodes of a cluster keep. `pulls` are the window
+    managers' requests that wait, `sync` is how often the server writes to its disk (`always`, or
+    seconds), None where `sync_unknown` says why that is not known. `jetstream` and `keeper` are why
+    there is none, if so, `unwritten` is why the ledger stores nothing. `open_at` is the address at
+    which anybody may come in without credentials, `skew` is how many seconds the server's clock is
+    ahead of ours, `storage` is None without a ledger.
     """
 
     address: str
@@ -55,6 +56,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     fleet: str
     jetstream: str | None = None
     parts: Mapping[str, tuple[str, ...] | None] = {}
+    at_risk: tuple[str, ...] = ()
     pulls: int = 0
     keeper: str | None = None
     agents: tuple[Presence, ...] = ()
@@ -154,6 +156,13 @@ def _topology(facts: Facts) -> Finding:
             "ledger",
             " | ".join(wrong),
             "change it on the server, or give this bus a fleet name of its own",
+        )
+    if facts.at_risk:
+        return _warn(
+            "ledger",
+            f"on fewer than three nodes of the cluster: {', '.join(facts.at_risk)}",
+            f"`nats stream edit {facts.at_risk[0]} --replicas 3`: "
+            "till then the loss of one node can stop the bus",
         )
     return _ok("ledger", f"{len(facts.parts)} streams and consumers are as needed")
 

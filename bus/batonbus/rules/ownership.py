@@ -65,6 +65,12 @@ def holds(chain: Chain, actor: str, accepted: int) -> bool:
     return chain.stage == "accepted" and chain.owner == actor and chain.owner_sequence == accepted
 
 
+def has_answered(chain: Chain, actor: str, accepted: int, kind: str) -> bool:
+    """Whether the chain stands at this very answer of `actor`, under that accepted event."""
+    by = (chain.owner, chain.owner_sequence)
+    return chain.stage == kind and by == (actor, accepted)
+
+
 def retry_delay(attempt: int, base: float) -> float:
     """Seconds between a failed attempt and the next one: `base`, then four times as long."""
     return base * 4.0 ** (attempt - 1)

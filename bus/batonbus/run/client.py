@@ -75,7 +75,7 @@ class Client:
         self.fleet = fleet
         self.settings = settings
         self.policy = policy
-        self.ledger = Ledger(connection, publisher, fleet)
+        self.ledger = Ledger(connection, publisher, fleet, may_read=False)
         self.registry = Registry(connection, publisher, fleet)
         self.lines = Lines()
         self._heard: list[Stored] = []
@@ -193,7 +193,10 @@ class Client:
         try:
             await self.ledger.append(draft, tail=chain.tail)
         except LostRaceError:
-            return False
+            # The winner may be our own write, whose answer was lost.
+            answer = await self.ask(chain.id)
+            said = answer.receipt
+            return said is not None and (said.state, said.by) == ("cancelled", self.actor)
         return True
 
     def subject(self, handoff_id: UUID, kind: Kind, work: str, to: str) -> Subject:

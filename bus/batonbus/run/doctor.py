@@ -23,7 +23,12 @@ from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.server import SYNC_INTERVAL
 from batonbus.wire.subjects import stream_name
-from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER, Found, inspect_topology
+from batonbus.wire.topology import (
+    CLUSTER_REPLICAS,
+    WINDOW_MANAGER_CONSUMER,
+    Found,
+    inspect_topology,
+)
 from batonbus_schemas import Presence
 
 PATIENCE = 2.0
@@ -76,6 +81,11 @@ async def _look(
         skew=skew,
         unwritten=await _write(connection, fleet) if ledger else None,
         parts={name: it and it.differing for name, it in parts.items()},
+        at_risk=tuple(
+            name
+            for name, it in parts.items()
+            if connection.is_clustered and it and 0 < it.replicas < CLUSTER_REPLICAS
+        ),
         pulls=manager.waiting if manager else 0,
         keeper=await _ask_keeper(connection, fleet),
         agents=await _list_agents(connection, fleet) if all(parts.values()) else (),

@@ -15,7 +15,7 @@ from batonbus.logs import log
 from batonbus.rules.admission import expected_capabilities
 from batonbus.rules.chain import ATTEMPT_LIMIT, WINDOW_MANAGER, Chain, child_id
 from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain, leaves
-from batonbus.rules.ownership import claim, holds, retry_delay
+from batonbus.rules.ownership import claim, has_answered, holds, retry_delay
 from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.context import Context
@@ -86,10 +86,13 @@ class Handling:
         # A first delivery is the chain's tail; what a redelivery means, only the chain can say.
         known = received.deliveries == 1
         chain, owner_alive = _just_delivered(stored, delivery.envelope), None
+        tried = 0
         while True:
             if not known:
                 answer = await self._client.ask(delivery.envelope.id)
                 chain, owner_alive = answer.chain, answer.owner_alive
+            if tried and chain.lease == tried and (own := self._own_lease(delivery, stored, chain)):
+                return own
             decision = claim(chain, owner_alive=owner_alive)
             if decision.act == "drop":
                 await received.ack()
@@ -100,7 +103,16 @@ class Handling:
             try:
                 return await self.take(delivery, stored, chain, decision.attempt, decision.lease)
             except LostRaceError:
-                known = False
+                known, tried = False, decision.lease
+
+    def _own_lease(self, delivery: Delivery, stored: Stored, chain: Chain) -> Lease | None:
+        """The lease that we wrote ourselves, and whose answer was lost."""
+        accepted = chain.owner_sequence
+        if accepted is None or not holds(chain, self._client.actor, accepted):
+            return None
+        return Lease(
+            delivery=delivery, accepted=accepted, attempt=chain.attempt, trace=stored.headers
+        )
 
     def _is_capable(self, envelope: Envelope) -> bool:
         """Another agent of the role may be."""
@@ -236,7 +248,10 @@ class Handling:
                 await self._client.ledger.append(draft, tail=tail)
             except LostRaceError:
                 chain = (await self._client.ask(lease.envelope.id)).chain
-                if not holds(chain, self._client.actor, lease.accepted):
+                mine = self._client.actor, lease.accepted
+                if has_answered(chain, *mine, draft.subject.kind):
+                    return True  # by a write whose answer was lost
+                if not holds(chain, *mine):
                     log.warning(
                         "answer.stale",
                         handoff=str(lease.envelope.id),

@@ -177,7 +177,10 @@ class Worker:
         self._free -= 1
         try:
             lease = await self._handling.accept(received)
-            if lease is not None:
+            if lease is not None and lease.accepted in self._running:
+                # It was handed out again while an answer to our first try was lost.
+                await received.nak(ELSEWHERE_DELAY)
+            elif lease is not None:
                 envelope = lease.envelope
                 with bind(handoff=str(envelope.id), work=envelope.work, task=envelope.task):
                     await self._hold(lease, received)

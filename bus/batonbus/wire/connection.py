@@ -14,7 +14,6 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError, NoRespondersError
@@ -42,6 +41,15 @@ DRAIN_TIMEOUT = 2.0
 """Seconds that a subscription may take to end."""
 
 
+_BETWEEN = re.compile(r",\s*(?=\w+://)")
+"""Stands between two addresses; in a password a comma is just a letter."""
+
+
+OF_A_MOMENT = frozenset({10005, 10009, 10118, 10119})
+"""Errors, beside those that say so by their code, of a cluster that is choosing its leaders: no
+peers known yet, not the leader, a stream or a consumer whose nodes are away."""
+
+
 _DENIED = re.compile(r'permissions violation for publish to "([^"]*)"')
 """As nats-py hands it on: in lower case."""
 
@@ -56,7 +64,7 @@ class ApiError(BusUnavailableError):
     @property
     def temporary(self) -> bool:
         """Whether the same request may be answered in a moment."""
-        return self.code == 503
+        return self.code in {429, 503} or self.err_code in OF_A_MOMENT
 
 
 class DeniedError(BusUnavailableError):
@@ -90,7 +98,7 @@ class _Answer(msgspec.Struct):
 class Connection:
     """A connected NATS client with the few verbs that the bus needs."""
 
-    def __init__(self, client: Client, actor: str) -> None:
+    def __init__(self, client: NatsClient, actor: str) -> None:
         self.client = client
         self.actor = actor
         self.closed = anyio.Event()
@@ -112,6 +120,11 @@ class Connection:
     def session(self) -> int:
         """Counts the reconnects: what was asked in an earlier session is not answered any more."""
         return self.client.stats["reconnects"]
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the server is a node of a cluster."""
+        return bool(self.client.cluster)
 
     @property
     def address(self) -> str:
@@ -271,16 +284,27 @@ def _is_loopback(host: str) -> bool:
 
 
 def without_credentials(url: str) -> str:
-    """A server's address that may be shown."""
-    scheme, _, rest = url.rpartition("://")
-    return f"{scheme or 'nats'}://{rest.rpartition('@')[2]}"
+    """The address of a server, or of several with commas between them, that may be shown."""
+    parts = [it.rpartition("://") for it in _BETWEEN.split(url)]
+    return ",".join(f"{scheme or 'nats'}://{rest.rpartition('@')[2]}" for scheme, _, rest in parts)
+
+
+def _credentials(urls: list[str]) -> dict[str, str]:
+    """The user of the first address that names one, as an option: nodes of a cluster that a client
+    only hears of have no address with a user in it, and would close the connection for good."""
+    for url in urls:
+        user, colon, password = url.rpartition("://")[2].rpartition("@")[0].partition(":")
+        if user:
+            return {"user": user, "password": password} if colon else {"token": user}
+    return {}
 
 
 @asynccontextmanager
 async def connect(
     url: str, actor: str, *, connect_timeout: float = 5.0
 ) -> AsyncGenerator[Connection]:
-    """Connect as `actor`. Raises BusUnavailableError where no server answers within
+    """Connect as `actor` to a server, or to any node of a cluster: `url` is an address, or several
+    with commas between them. Raises BusUnavailableError where no server answers within
     `connect_timeout` seconds, or an old one does; later it reconnects for ever."""
     check_token("actor", actor)
     client = NatsClient()
@@ -299,6 +323,7 @@ async def connect(
 
 async def _reach(url: str, connection: Connection, connect_timeout: float) -> None:
     client = connection.client
+    urls = _BETWEEN.split(url)
 
     async def on_error(error: Exception) -> None:
         connection.failed(error)
@@ -316,7 +341,8 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
     try:
         with anyio.fail_after(connect_timeout):
             await client.connect(
-                url,
+                urls,
+                **_credentials(urls),  # type: ignore[arg-type]
                 user_credentials=_find_credentials(),
                 name=f"batonbus {connection.actor}",
                 inbox_prefix=f"_INBOX_{connection.actor}",
@@ -356,7 +382,7 @@ def _find_credentials() -> str | None:
     return path
 
 
-def _check_version(client: Client) -> None:
+def _check_version(client: NatsClient) -> None:
     version = client.connected_server_version
     if (version.major, version.minor) < MINIMUM_SERVER:
         raise BusUnavailableError(

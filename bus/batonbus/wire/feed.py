@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 from batonbus.logs import log
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
-from batonbus.wire.connection import ApiError, Connection
+from batonbus.wire.connection import ApiError, Connection, DeniedError
 
 CONSUMER_NOT_FOUND = 10014
 STREAM_NOT_FOUND = 10059
@@ -190,7 +190,7 @@ class Feed:
         """False where the consumer is known to be gone; an agent may not be allowed to ask."""
         try:
             await self._connection.api(f"CONSUMER.INFO.{name}", timeout=1.0)
-        except NoAnswerError as error:
+        except (NoAnswerError, DeniedError) as error:
             log.debug("feed.consumer_unknown", consumer=name, error=str(error))
         except ApiError as error:
             return error.err_code not in {CONSUMER_NOT_FOUND, STREAM_NOT_FOUND}

@@ -26,6 +26,13 @@ from batonbus.wire.subjects import (
 )
 
 NO_MESSAGE = 10037
+RETRY_DELAY = 0.1
+"""Seconds after which a server that did not answer, or could not yet, is asked again."""
+
+READ_TIMEOUT = 2.0
+"""Seconds that a read may take; one that is asked for while a cluster has no leader is never
+answered."""
+
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
@@ -94,20 +101,27 @@ _decode_raw = msgspec.json.Decoder(_RawAnswer).decode
 
 
 class Ledger:
-    """Reads and writes chains. Reads go to the stream's leader: direct gets can be stale."""
+    """Reads and writes chains. Reads go to the stream's leader: direct gets can be stale.
 
-    def __init__(self, connection: Connection, publisher: Publisher, fleet: str) -> None:
+    Agents and senders write alone (`may_read` False): the server does not let them read.
+    """
+
+    def __init__(
+        self, connection: Connection, publisher: Publisher, fleet: str, *, may_read: bool = True
+    ) -> None:
         self.fleet = fleet
         self.stream = stream_name(fleet)
         self.connection = connection
         self._publisher = publisher
+        self._may_read = may_read
 
     async def append(self, draft: Draft, *, tail: int) -> int:
         """Store an event if the chain's tail is still `tail`; returns its sequence.
 
         Raises LostRaceError where another writer was first (read, fold and decide again), and
         MessageTooLargeError, InvalidTokenError, ApiError. A lost answer is settled by reading the
-        chain, however long it takes.
+        chain, however long it takes; for who may not read, the winner of a lost race may be this
+        very event.
         """
         filter_ = chain_filter(self.fleet, draft.subject.handoff_id)
         headers = _headers(draft, tail, filter_)
@@ -118,19 +132,21 @@ class Ledger:
             except NoAnswerError as error:
                 log.warning("event.unanswered", subject=subject, error=str(error))
                 unanswered = True
-                await anyio.sleep(0.1)
-            except LostRaceError:
-                # After an unanswered try the winner may have been our own write.
-                mine = await self._find_own(draft, tail) if unanswered else None
-                if mine is None:
+                await anyio.sleep(RETRY_DELAY)
+            except LostRaceError as error:
+                if not (unanswered or error.undecided):
                     raise
-                return mine
-
-    async def _find_own(self, draft: Draft, tail: int) -> int | None:
-        """The sequence at which this very event stands right behind `tail`, if it does."""
-        found = await self.next_of_chain(draft.subject.handoff_id, after=tail)
-        same = found and found.subject == draft.subject and found.payload == draft.payload
-        return found.event.sequence if found and same and found.event.tail == tail else None
+                if not self._may_read:
+                    await anyio.sleep(RETRY_DELAY if error.undecided else 0)
+                    raise
+                winner = await self.next_of_chain(draft.subject.handoff_id, after=tail)
+                if winner is None and error.undecided:
+                    # Nobody has won, and nobody may: what is on its way can be lost.
+                    await anyio.sleep(RETRY_DELAY)
+                elif winner is not None and unanswered and _is_own(winner, draft, tail):
+                    return winner.event.sequence
+                else:
+                    raise
 
     def is_first(self, stored: Stored) -> bool:
         """Whether the server itself stored this event as the first of its chain: it demanded the
@@ -141,10 +157,8 @@ class Ledger:
 
     async def last_sequence(self) -> int:
         """The sequence of the newest event; 0 where none was ever stored."""
-        info = msgspec.json.decode(
-            await self.connection.api(f"STREAM.INFO.{self.stream}"), type=_StreamInfo
-        )
-        return info.state.last_seq
+        data = await self._ask(f"STREAM.INFO.{self.stream}")
+        return msgspec.json.decode(data, type=_StreamInfo).state.last_seq
 
     async def is_head(self, sequence: int) -> bool:
         """Whether nothing stands behind this sequence. The newest one alone does not tell: it stays
@@ -178,20 +192,25 @@ class Ledger:
         )
 
     async def _get_message(self, body: Mapping[str, object]) -> Message | None:
+        try:
+            raw = await self._ask(f"STREAM.MSG.GET.{self.stream}", body)
+        except ApiError as error:
+            if error.err_code == NO_MESSAGE:
+                return None
+            raise
+        return _decode_raw(raw).message
+
+    async def _ask(self, verb: str, body: Mapping[str, object] | None = None) -> bytes:
+        """An answer of the stream's leader, however long there is none. Raises ApiError."""
         while True:
             try:
-                raw = await self.connection.api(f"STREAM.MSG.GET.{self.stream}", body)
+                return await self.connection.api(verb, body, timeout=READ_TIMEOUT)
             except NoAnswerError as error:
                 log.warning("ledger.unanswered", error=str(error))
-                await anyio.sleep(0.1)
             except ApiError as error:
-                if error.err_code == NO_MESSAGE:
-                    return None
                 if not error.temporary:
                     raise
-                await anyio.sleep(0.1)
-            else:
-                return _decode_raw(raw).message
+            await anyio.sleep(RETRY_DELAY)
 
     async def listen(self, filter_: str, hear: Callable[[Stored], None]) -> None:
         """Call `hear` with each event that is stored from now on, until the connection ends. At
@@ -272,6 +291,12 @@ def to_stored(
         question=header.question,
     )
     return Stored(event=event, subject=parsed, payload=payload, headers=headers)
+
+
+def _is_own(found: Stored, draft: Draft, tail: int) -> bool:
+    """Whether this very event is the one that stands there, right behind `tail`."""
+    same = found.subject == draft.subject and found.payload == draft.payload
+    return same and found.event.tail == tail
 
 
 def read_received(received: Received) -> Stored | None:

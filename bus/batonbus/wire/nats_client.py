@@ -48,6 +48,11 @@ class NatsClient(Client):
 
     _pongs: list[asyncio.Future[Any]]
 
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that the connected server is part of; empty for a lone one."""
+        return str(self._server_info.get("cluster") or "")
+
     async def _process_pong(self) -> None:
         # The read loop would end at the answer to a ping whose waiter was cancelled meanwhile.
         if self._pongs and self._pongs[0].done():

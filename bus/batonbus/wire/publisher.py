@@ -24,12 +24,20 @@ from batonbus.rules.errors import (
 )
 from batonbus.wire.connection import ApiError, Connection, DeniedError
 
-LOST_RACE = frozenset({10071, 10164})
-"""Error codes of a lost compare-and-set; the second one is a cluster's, without a number."""
+WRONG_TAIL, UNDECIDED = 10071, 10164
+"""Error codes of a lost compare-and-set. The second one is a cluster's, without a number."""
 
 
 class LostRaceError(Exception):
-    """Another writer was first: read the chain again, fold again, decide again."""
+    """Another writer was first: read the chain again, fold again, decide again.
+
+    `undecided`: that writer's message is still on its way to the replicas, and may be lost with the
+    leader.
+    """
+
+    def __init__(self, description: str, *, undecided: bool) -> None:
+        self.undecided = undecided
+        super().__init__(description)
 
 
 class _PubError(msgspec.Struct):
@@ -157,8 +165,9 @@ class Publisher:
         ack = _decode_ack(message.data)
         if ack.error is None:
             future.set_result(ack.seq)
-        elif ack.error.err_code in LOST_RACE:
-            future.set_exception(LostRaceError(ack.error.description))
+        elif ack.error.err_code in {WRONG_TAIL, UNDECIDED}:
+            undecided = ack.error.err_code == UNDECIDED
+            future.set_exception(LostRaceError(ack.error.description, undecided=undecided))
         else:
             error = ApiError(ack.error.code, ack.error.err_code, ack.error.description)
             # A server without space or leader may have both in a moment.

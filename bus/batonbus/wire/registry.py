@@ -10,7 +10,7 @@ from nats.errors import Error as NatsError
 
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError
-from batonbus.wire.connection import Connection
+from batonbus.wire.connection import ApiError, Connection
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.subjects import check_token, registry_bucket
 from batonbus_schemas import Presence
@@ -20,6 +20,20 @@ BATCH = 1000
 
 END_OF_BATCH, NOTHING = "204", "404"
 
+STALE_DELAY = 0.02
+"""Seconds until a replica that lags behind is asked again."""
+
+
+class _State(msgspec.Struct):
+    messages: int
+    last_seq: int
+
+
+class _Info(msgspec.Struct):
+    state: _State
+
+
+_decode_info = msgspec.json.Decoder(_Info).decode
 _decode = msgspec.json.Decoder(Presence).decode
 
 
@@ -44,18 +58,36 @@ class Registry:
         )
 
     async def list(self, *, timeout: float = 5.0) -> list[Presence]:
-        """All live agents, in the order of their ids. Raises NoAnswerError."""
-        found: dict[str, Presence] = {}
+        """All live agents, in the order of their ids. Raises NoAnswerError.
+
+        Any node of a cluster may give the entries, also one that was cut off and in which they have
+        all ended: what it gives counts when it has the newest entry that the leader has.
+        """
         with anyio.move_on_after(timeout):
-            sequence = 1
-            while sequence:
-                sequence = await self._read_page(sequence, found)
-            return [found[agent] for agent in sorted(found)]
+            newest = await self._newest()
+            while True:
+                found: dict[str, Presence] = {}
+                sequence, last = 1, 0
+                while sequence:
+                    sequence, last = await self._read_page(sequence, found)
+                if last >= newest:
+                    return [found[agent] for agent in sorted(found)]
+                await anyio.sleep(STALE_DELAY)
+                newest = await self._newest()
         raise NoAnswerError(f"the registry did not answer within {timeout:g} s")
 
-    async def _read_page(self, sequence: int, found: dict[str, Presence]) -> int:
-        """Add the entries from this sequence on; returns where the next page begins, 0 at the end.
-        An entry that is put meanwhile moves behind: it may come twice, it is never missed."""
+    async def _newest(self) -> int:
+        """The sequence of the leader's newest entry; 0 where it has none."""
+        try:
+            info = _decode_info(await self._connection.api(f"STREAM.INFO.{self._stream}"))
+        except ApiError as error:
+            raise NoAnswerError(f"the registry answered {error}") from error
+        return info.state.last_seq if info.state.messages else 0
+
+    async def _read_page(self, sequence: int, found: dict[str, Presence]) -> tuple[int, int]:
+        """Add the entries from this sequence on; returns where the next page begins (0 at the end)
+        and the last sequence of this one (0 where it is empty). An entry that is put meanwhile
+        moves behind: it may come twice, it is never missed."""
         inbox = self._connection.client.new_inbox()
         last: dict[str, str] = {}
         done = anyio.Event()
@@ -83,8 +115,10 @@ class Registry:
             await self._connection.unsubscribe(subscription)
         if last["Status"] not in {NOTHING, END_OF_BATCH}:
             raise NoAnswerError(f"the registry answered {last['Status']} {last['Description']}")
-        more = last["Status"] == END_OF_BATCH and last["Nats-Num-Pending"] != "0"
-        return int(last["Nats-Last-Sequence"]) + 1 if more else 0
+        if last["Status"] == NOTHING:
+            return 0, 0
+        end = int(last["Nats-Last-Sequence"])
+        return (end + 1 if last["Nats-Num-Pending"] != "0" else 0), end
 
 
 def _read(key: str, data: bytes) -> Presence | None:

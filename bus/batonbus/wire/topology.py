@@ -3,14 +3,16 @@
 The fleet's settings are stored with the stream, so that every process goes by the same numbers.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
+import anyio
 import msgspec
 
 from batonbus.logs import log
-from batonbus.rules.errors import TopologyError
+from batonbus.rules.errors import NoAnswerError, TopologyError
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import ApiError, Connection, DeniedError
@@ -33,6 +35,16 @@ WINDOW_MANAGER_CONSUMER = "window-manager"
 MANAGER_ACK_WAIT = 5.0
 """Seconds: an event takes a window manager milliseconds, and what one that died had in hand must be
 delivered by another long before its receipt is due."""
+
+CLUSTER_REPLICAS = 3
+"""Nodes of a cluster that keep each event: any one of them may be lost. Consumers have as many as
+their stream."""
+
+ELECTION_TIMEOUT = 30.0
+"""Seconds that a cluster may take to choose its leaders; four to nine are usual."""
+
+ASK_TIMEOUT = 2.0
+"""Seconds after which a cluster is asked again: what has no leader yet is never answered."""
 
 ROLE_PREFIX = "to-"
 
@@ -181,10 +193,12 @@ async def ensure_addressee(
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A stream or consumer as the server has it: `differing` names each setting that is not as
-    needed, `waiting` counts the pulls that wait for a message."""
+    needed, `waiting` counts the pulls that wait for a message, `replicas` the nodes that keep a
+    stream (0 for a consumer that has as many as its stream)."""
 
     differing: tuple[str, ...] = ()
     waiting: int = 0
+    replicas: int = 0
 
 
 async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Found | None]:
@@ -209,7 +223,11 @@ async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Foun
 
 
 def _compared(wanted: Mapping[str, Any], info: _Info) -> Found:
-    return Found(differing=tuple(differences(wanted, info.config)), waiting=info.num_waiting)
+    return Found(
+        differing=tuple(differences(wanted, info.config)),
+        waiting=info.num_waiting,
+        replicas=info.config.get("num_replicas", 0),
+    )
 
 
 def _wanted_consumer(name: str, fleet: str, settings: Settings) -> dict[str, Any] | None:
@@ -287,16 +305,7 @@ async def read_clock(connection: Connection, fleet: str) -> None:
 
 
 async def _ensure_ledger(connection: Connection, fleet: str, wanted: Settings | None) -> Settings:
-    verb = f"STREAM.INFO.{stream_name(fleet)}"
-    info = await _info(connection, verb, STREAM_NOT_FOUND)
-    if info is None:
-        try:
-            await _create(connection, ledger_config(fleet, wanted or Settings()))
-        except ApiError as error:
-            # Another starter was first, with other settings: then those count, or differ.
-            if error.err_code != NAME_IN_USE:
-                raise
-        info = await _read_info(connection, verb)
+    info = await _find_or_make(connection, ledger_config(fleet, wanted or Settings()))
     settings = _stored_settings(info)
     if wanted is not None and wanted != settings:
         stored = msgspec.to_builtins(settings)
@@ -320,16 +329,26 @@ def _stored_settings(info: _Info) -> Settings:
 
 
 async def _ensure_stream(connection: Connection, config: dict[str, Any]) -> None:
-    info = await _info(connection, f"STREAM.INFO.{config['name']}", STREAM_NOT_FOUND)
-    if info is None:
-        await _create(connection, config)
-    else:
-        _compare(f"stream {config['name']}", config, info.config)
+    info = await _find_or_make(connection, config)
+    _compare(f"stream {config['name']}", config, info.config)
 
 
-async def _create(connection: Connection, config: dict[str, Any]) -> None:
-    await _make(connection, stream_making(config), f"stream {config['name']}")
-    log.info("stream.created", stream=config["name"])
+async def _find_or_make(connection: Connection, config: dict[str, Any]) -> _Info:
+    """On a cluster it is made with replicas: how many, the operator may change at any time."""
+    name = config["name"]
+    if info := await _info(connection, f"STREAM.INFO.{name}", STREAM_NOT_FOUND):
+        return info
+    replicas = CLUSTER_REPLICAS if connection.is_clustered else 1
+    making = stream_making(config | {"num_replicas": replicas})
+    try:
+        await _make(connection, making, f"stream {name}")
+        log.info("stream.created", stream=name, replicas=replicas)
+    except ApiError as error:
+        # Another starter was first, with other settings: then those count, or differ.
+        if error.err_code != NAME_IN_USE:
+            raise
+    # A cluster may say that the name is in use, and yet that the stream is not found.
+    return await _read_info(connection, f"STREAM.INFO.{name}", until_there=True)
 
 
 async def _ensure_consumer(connection: Connection, stream: str, config: dict[str, Any]) -> None:
@@ -345,7 +364,7 @@ async def _ensure_consumer(connection: Connection, stream: str, config: dict[str
 async def _make(connection: Connection, making: Making, what: str) -> None:
     """Raises TopologyError where the server does not let us: then an operator must."""
     try:
-        await connection.api(making.verb, making.body)
+        await _ask(connection, making.verb, making.body)
     except DeniedError as error:
         raise TopologyError(
             f"{what} is missing, and the server does not let {connection.actor} make it (it may "
@@ -363,11 +382,32 @@ async def _info(connection: Connection, verb: str, missing: int) -> _Info | None
         raise
 
 
-async def _read_info(connection: Connection, verb: str) -> _Info:
-    info = _decode_info(await connection.api(verb))
+async def _read_info(connection: Connection, verb: str, *, until_there: bool = False) -> _Info:
+    passing = {STREAM_NOT_FOUND} if until_there else set[int]()
+    info = _decode_info(await _ask(connection, verb, passing=passing))
     if info.ts is not None:
         connection.set_clock(info.ts)
     return info
+
+
+async def _ask(
+    connection: Connection, verb: str, body: object = None, *, passing: Collection[int] = ()
+) -> bytes:
+    """A JetStream API request, asked again while a cluster chooses its leaders, and after errors
+    that are `passing` there."""
+    until = time.monotonic() + ELECTION_TIMEOUT
+    timeout = ASK_TIMEOUT if connection.is_clustered else 5.0
+    while True:
+        try:
+            return await connection.api(verb, body, timeout=timeout)
+        except (ApiError, NoAnswerError) as error:
+            passes = (
+                isinstance(error, NoAnswerError) or error.temporary or error.err_code in passing
+            )
+            if not (passes and connection.is_clustered) or time.monotonic() > until:
+                raise
+            log.warning("cluster.not_ready", asked=verb, error=str(error))
+        await anyio.sleep(0.2)
 
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
