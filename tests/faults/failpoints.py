@@ -1,4 +1,4 @@
-"""Run a program with failpoints: named steps of a hop, at which it can be hit, once for each arming.
+"""Run a program with failpoints: named steps of a hop at which it is hit, once for each arming.
 
 `python failpoints.py -m batonbus agent …`, or with a script in place of `-m MODULE`. FAULTS_ARMED
 names a folder in which a file named like a step arms it; the file's text is the action. Who reaches

@@ -54,12 +54,21 @@ class Program:
         self._environment = environment
         self._log = log
         self._process: Process | None = None
+        self._began = 0.0
         self.codes: list[int] = []
 
     @property
     def pid(self) -> int:
         """Its process id; 0 between two lives."""
         return self._process.pid if self._process else 0
+
+    @property
+    def alive_for(self) -> float:
+        """Seconds since its process was started; 0 between two lives, and while it is stopped."""
+        if self._process is None or self._process.returncode is not None:
+            return 0.0
+        stopped = is_stopped(self._process.pid)
+        return 0.0 if stopped else time.monotonic() - self._began
 
     def logged(self, event: str) -> int:
         """How often it logged this event, in all its lives."""
@@ -81,6 +90,7 @@ class Program:
         """Keep it running."""
         while not self.done:
             with self._log.open("ab") as log:
+                self._began = time.monotonic()
                 self._process = await start_child(
                     self._command, env=self._environment, cwd=HERE, stdout=log, stderr=log
                 )
@@ -237,6 +247,14 @@ class FaultBus:
 
         await wait_until(there, f"no {kind} of {handoff_id}", limit=limit)
         return found[-1]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still by SIGSTOP."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    except OSError:
+        return False
 
 
 def part_command(part: str) -> list[str]:
