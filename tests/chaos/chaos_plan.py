@@ -63,6 +63,9 @@ WEIGHTS: dict[Kind, int] = {
     "trickle": 3,
 }
 ACTIONS = {"kill": 60, "stop": 10, "delay": 10, "raise": 20}
+HALF_OPEN = 17.0
+"""Seconds after which a client has noticed that nobody answers its pings."""
+
 SURPLUS = 1.3
 """A fault may find nobody, or its step is not reached: so many more are planned."""
 
@@ -71,9 +74,11 @@ def make_plan(seed: int, kills: int, *, lease: float, mean_gap: float) -> list[F
     """Faults with `kills` kills and cuts among them and some more; `lease` is in seconds."""
     chance = random.Random(seed)
     plan: list[Fault] = []
-    while sum(it.disrupts for it in plan) < kills * SURPLUS:
+    left = kills * SURPLUS
+    while left > 0:
         gap = round(chance.uniform(0.5, 1.5) * mean_gap, 3)
         plan.append(_make_fault(chance, gap, lease))
+        left -= plan[-1].disrupts
     return plan
 
 
@@ -91,8 +96,12 @@ def _make_fault(chance: random.Random, gap: float, lease: float) -> Fault:
             return Fault(gap, kind, SERVER)
         case "server-stop":
             return Fault(gap, kind, SERVER, longer)
-        case "stop" | "stall":
+        case "stop":
             return Fault(gap, kind, target, longer)
+        case "stall":
+            parts = (*MANAGERS, *KEEPERS)
+            seconds = longer if target in parts else chance.choice([longer, HALF_OPEN])
+            return Fault(gap, kind, target, seconds)
         case "delay" | "trickle":
             return Fault(gap, kind, target, round(chance.uniform(1.0, 3.0), 3))
 

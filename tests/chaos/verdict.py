@@ -151,14 +151,12 @@ class _Wait(NamedTuple):
 
 
 def _waits(chains: Chains, outages: Sequence[Outage]) -> list[_Wait]:
-    """Of all but those that were cancelled before anybody answered."""
+    """Of all: one that ended unanswered waited to its end."""
     children = handed_on(chains)
     waits: list[_Wait] = []
     for handoff, chain in chains.items():
         began = children.get(handoff, chain[0]).at
-        answer = next((it for it in chain if it.kind in ANSWERS), None)
-        if answer is None:
-            continue
+        answer = next((it for it in chain if it.kind in ANSWERS), chain[-1])
         away = [max(0.0, min(answer.at, it.end) - max(began, it.start)) for it in outages]
         whole = answer.at - began
         seconds, longest = whole - sum(away), max(away, default=0.0)

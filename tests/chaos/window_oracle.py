@@ -24,7 +24,8 @@ def wrong_windows(chains: Chains) -> list[str]:
             if message.kind == "delivered":
                 shown, expected = _shown(message), oracle.window(handoff)
                 if shown != expected:
-                    problems.append(f"{handoff}: shows {shown}, and should show {expected}")
+                    said = f"shows {_in_words(shown)}, and should show {_in_words(expected)}"
+                    problems.append(f"{handoff}: {said}")
     return problems
 
 
@@ -88,3 +89,15 @@ def _entries(window: list[Entry]) -> Iterator[tuple[UUID, Entry]]:
     for entry in window:
         kept = {name: entry[name] for name in ("distance", "level", *FIELDS) if name in entry}
         yield UUID(entry["handoff_id"]), kept
+
+
+def _in_words(entries: Mapping[UUID, Entry]) -> str:
+    """Enough to find the difference."""
+    return (
+        " and ".join(
+            f"{str(handoff)[:8]} as {entry['level']} at {entry['distance']} "
+            f"({sum(len(entry.get(it, '')) for it in FIELDS)} characters)"
+            for handoff, entry in entries.items()
+        )
+        or "nothing"
+    )
