@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-
 pytestmark = pytest.mark.faults
 
 HERE = Path(__file__).parent
