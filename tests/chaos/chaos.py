@@ -42,6 +42,7 @@ from ledger_checker import FINAL, by_handoff, read_messages
 from verdict import Evidence, Outage, Verdict, judge
 
 from batonbus import Settings
+from batonbus.logs import configure
 
 SETTINGS = Settings(
     receipt_timeout=9.0,
@@ -133,7 +134,7 @@ class Chaos:
             case "server-kill":
                 hit = await self._kill_server()
             case "server-stop":
-                await self._stop_server(fault.seconds)
+                hit = await self._stop_server(fault.seconds)
             case "stop":
                 hit = await self._reach(fault.target)
                 self._tasks.start_soon(self._stop, fault)
@@ -153,12 +154,15 @@ class Chaos:
         self.outages.append(Outage(start, time.time()))
         return hit
 
-    async def _stop_server(self, seconds: float) -> None:
+    async def _stop_server(self, seconds: float) -> bool:
         start, pid = time.time(), self._bus.server.pid
+        if pid == 0:  # between two lives; to signal it would stop ourselves
+            return False
         os.kill(pid, signal.SIGSTOP)
         await anyio.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
         self.outages.append(Outage(start, time.time()))
+        return True
 
     async def _stop(self, fault: Fault) -> None:
         self._lasting[fault.target] += 1
@@ -237,6 +241,7 @@ async def run(options: Options, folder: Path) -> tuple[Verdict, dict[str, Any]]:
         "kills": chaos.kills,
         "seconds": round(time.monotonic() - began, 1),
         "faults": dict(chaos.counts()),
+        "steps": dict(Counter(step for _, step, _ in bus.fired())),
     }
     return judge(evidence), numbers
 
@@ -291,6 +296,7 @@ def parse(arguments: list[str]) -> tuple[Options, Path | None]:
 def main(arguments: list[str]) -> int:
     """Run, and tell how it went; returns the exit code."""
     options, keep = parse(arguments)
+    configure("ERROR")  # that the connection is lost now and then is what is wanted
     if keep is not None:
         keep.mkdir(parents=True)
     folder = (keep or Path(tempfile.mkdtemp(prefix="batonbus-chaos-"))).resolve()

@@ -17,6 +17,8 @@ import anyio
 from mutations import MUTATIONS, NONE
 from scenarios import HITS, Scenario, play
 
+from batonbus.logs import configure
+
 WIDTH = 100
 """Characters of a complaint that the table shows."""
 
@@ -76,6 +78,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(MUTATIONS):
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    configure("ERROR")
     print(f"{'switched off':<24} {'what turned red':<{WIDTH}} {'s':>5}", flush=True)  # noqa: T201
     sound: dict[Scenario, list[str]] = {}
     outcomes: list[Outcome] = []
