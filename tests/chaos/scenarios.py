@@ -94,11 +94,13 @@ async def death_before_settled(stage: Stage) -> None:
 
 
 async def duplicate(stage: Stage) -> None:
-    """A message is handed out twice at once."""
+    """A message is handed out twice at once, and neither agent is fast to accept it: whatever they
+    do before is done long before the handoff ends."""
     await stage.faults.start_agents("single_a", "single_b")
     for name in ("single_a", "single_b"):
         stage.faults.arm(name, "received", "duplicate")
-    await stage.send("single", "0.5")
+        stage.faults.arm(name, "before-accepted", "delay 2")
+    await stage.send("single", "0.2")
 
 
 async def line(stage: Stage) -> None:
