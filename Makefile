@@ -6,7 +6,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test check clean
+.PHONY: install demo test check chaos mutants clean
 
 install: $(VENV)/.dev
 
@@ -26,6 +26,14 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/pyright
 	@$(BIN)/python -m batonbus_schemas.published --check
+
+chaos mutants: export PYTHONPATH := $(CURDIR)/tests/faults:$(CURDIR)/tests/chaos
+
+chaos: $(VENV)/.dev
+	@$(BIN)/python -m chaos $(ARGS)
+
+mutants: $(VENV)/.dev
+	@$(BIN)/python -m mutants $(ARGS)
 
 clean:
 	@echo "make clean: everything but a bus's own data in .batonbus"

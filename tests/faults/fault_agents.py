@@ -4,14 +4,19 @@ Two of each role, so that what one leaves behind the other takes over.
 """
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 
-from batonbus import Agent, Context, Refuse, gather
+from batonbus import Agent, Context, Refuse, Sent, gather
 from batonbus_schemas import Dispatch, TaskResult, Then
 
 EFFECTS = "FAULTS_EFFECTS"
 """The environment variable that names the log of effects."""
+
+ACKNOWLEDGED = "FAULTS_ACKNOWLEDGED"
+"""The one that names the file of the handoffs that handlers know to be stored."""
 
 SLOTS = 25
 
@@ -37,11 +42,15 @@ ROLES = {
 
 
 def note_effect(ctx: Context) -> None:
+    """What the handler does to the world."""
+    write_line(os.environ[EFFECTS], f"{ctx.envelope.id} {ctx._accepted} {os.getpid()}")
+
+
+def write_line(file: str | Path, line: str) -> None:
     """One line in one write: complete, or not there at all."""
-    line = f"{ctx.envelope.id} {ctx._accepted} {os.getpid()}\n"
-    log = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(log, line.encode())
+        os.write(log, f"{line}\n".encode())
     finally:
         os.close(log)
 
@@ -56,8 +65,13 @@ async def work(task: Dispatch, ctx: Context) -> TaskResult | Then:
     seconds, _, more = task.brief.partition(" ")
     await anyio.sleep(float(seconds))
     note_effect(ctx)
-    result = TaskResult.passed(what=f"Worked {seconds} s.")
     left = int(more or 0)
+    result = TaskResult.passed(
+        what=f"Worked {seconds} s\non {ctx.envelope.id}\n\nfor {ctx.envelope.sender}.\nNo more.",
+        why="It was asked for.",
+        caution="None of it is real.",
+        incomplete=f"{left} more" if left else "",
+    )
     return result.then(ctx.envelope.to, f"{seconds} {left - 1}") if left else result
 
 
@@ -76,18 +90,29 @@ async def sulk(task: Dispatch, ctx: Context) -> TaskResult:
 @planner_a.handles
 @planner_b.handles
 async def plan(task: Dispatch, ctx: Context) -> TaskResult:
-    """The brief is the seconds of a first handoff, and of each of two side by side that see it; one
-    of these is a line of two: "3 0.1"."""
+    """The brief is the seconds of a first handoff, and of each of those that follow: two side by
+    side that see it, of which one is a line of two, and one that sees both: "3 0.1"."""
     seconds, _, others = task.brief.partition(" ")
-    first = await ctx.send("worker", seconds, key="first")
+    first = await ask_worker(ctx, seconds, key="first")
     await first.result()
     beside = [
-        await ctx.send("worker", others, key="left", after=[first]),
-        await ctx.send("worker", f"{others} 1", key="right", after=[first]),
+        await ask_worker(ctx, others, key="left", after=[first]),
+        await ask_worker(ctx, f"{others} 1", key="right", after=[first]),
     ]
     await gather(*beside)
+    join = await ask_worker(ctx, others, key="join", after=beside)
+    await join.result()
     note_effect(ctx)
-    return TaskResult.passed(what="All three answered.")
+    return TaskResult.passed(what="All four answered.")
+
+
+async def ask_worker(
+    ctx: Context, brief: str, *, key: str, after: Sequence[Sent] | None = None
+) -> Sent:
+    """Ask a worker, and note that it is asked."""
+    sent = await ctx.send("worker", brief, key=key, after=after)
+    write_line(os.environ[ACKNOWLEDGED], str(sent.handoff_id))
+    return sent
 
 
 @asker_a.handles

@@ -16,6 +16,7 @@ from pathlib import Path
 from uuid import UUID
 
 import anyio
+import failpoints
 import fault_agents
 from anyio.abc import TaskGroup
 
@@ -30,6 +31,9 @@ HERE = Path(__file__).parent
 FLEET = "faults"
 SERVER = "server"
 RESTART_DELAY = 0.05
+
+WITH_FAILPOINTS = (str(HERE / "failpoints.py"),)
+"""A launcher."""
 
 FAST = Settings(
     receipt_timeout=3.0,
@@ -50,12 +54,21 @@ class Program:
         self._environment = environment
         self._log = log
         self._process: Process | None = None
+        self._began = 0.0
         self.codes: list[int] = []
 
     @property
     def pid(self) -> int:
         """Its process id; 0 between two lives."""
         return self._process.pid if self._process else 0
+
+    @property
+    def alive_for(self) -> float:
+        """Seconds since its process was started; 0 between two lives, and while it is stopped."""
+        if self._process is None or self._process.returncode is not None:
+            return 0.0
+        stopped = is_stopped(self._process.pid)
+        return 0.0 if stopped else time.monotonic() - self._began
 
     def logged(self, event: str) -> int:
         """How often it logged this event, in all its lives."""
@@ -77,6 +90,7 @@ class Program:
         """Keep it running."""
         while not self.done:
             with self._log.open("ab") as log:
+                self._began = time.monotonic()
                 self._process = await start_child(
                     self._command, env=self._environment, cwd=HERE, stdout=log, stderr=log
                 )
@@ -90,10 +104,16 @@ class Program:
 
 
 class FaultBus:
-    """The running server, and the programs on it by name."""
+    """The running server, and the programs on it by name.
+
+    `launcher` stands before the command of each program that is started, and `urls` say by which
+    other address a program reaches the server.
+    """
 
     def __init__(self, folder: Path, server: EmbeddedServer, core: Core, tasks: TaskGroup) -> None:
         self._folder = folder
+        self.launcher: tuple[str, ...] = ()
+        self.urls: dict[str, str] = {}
         self._tasks = tasks
         self.server = server
         self.core = core
@@ -103,17 +123,22 @@ class FaultBus:
 
     def start(self, name: str, *command: str, **variables: str) -> Program:
         """A Python program of this fleet: `python COMMAND`."""
+        armed = self._armed(name)
+        armed.mkdir(parents=True)
         environment = {
             **os.environ,
-            "BATONBUS_URL": self.server.url,
+            "BATONBUS_URL": self.urls.get(name, self.server.url),
             "BATONBUS_FLEET": FLEET,
             "BATONBUS_LOG_LEVEL": "INFO",
             "BATONBUS_LOG_FORMAT": "json",
             fault_agents.EFFECTS: str(self._folder / "effects"),
+            fault_agents.ACKNOWLEDGED: str(self._folder / "acknowledged-in-handlers"),
+            failpoints.ARMED: str(armed),
+            failpoints.FIRED: str(self._folder / "fired"),
             **variables,
         }
         log = self._folder / f"{name}.log"
-        program = Program([sys.executable, *command], environment, log)
+        program = Program([sys.executable, *self.launcher, *command], environment, log)
         self.programs[name] = program
         self._tasks.start_soon(program.run)
         return program
@@ -166,6 +191,27 @@ class FaultBus:
             return False
         return True
 
+    def arm(self, name: str, step: str, action: str) -> None:
+        """Arm a step of a program that runs with failpoints."""
+        folder = self._armed(name)
+        whole = folder / ".new"
+        whole.write_text(action)
+        whole.rename(folder / step)
+
+    def disarm(self, name: str) -> None:
+        """Disarm all steps of a program."""
+        for step in self._armed(name).glob("[!.]*"):
+            step.unlink(missing_ok=True)
+
+    def fired(self) -> list[tuple[str, str, str]]:
+        """The program, the step and the action of each failpoint that was reached when armed."""
+        log = self._folder / "fired"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(name, step, action) for name, step, action in (it.split(" ", 2) for it in lines)]
+
+    def _armed(self, name: str) -> Path:
+        return self._folder / "armed" / name
+
     def effects(self) -> list[tuple[UUID, int]]:
         """Each effect that an agent had: the handoff, and the accepted event that it was under."""
         log = self._folder / "effects"
@@ -201,6 +247,14 @@ class FaultBus:
 
         await wait_until(there, f"no {kind} of {handoff_id}", limit=limit)
         return found[-1]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still by SIGSTOP."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    except OSError:
+        return False
 
 
 def part_command(part: str) -> list[str]:

@@ -4,13 +4,18 @@ It knows the wire format and nothing of the bus's own rules: what they decide is
 reads with plain nats-py and imports nothing of batonbus.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
 import nats
+from nats.js.api import RawStreamMsg
+
+AT_ONCE = 100
+"""Messages that are read at a time."""
 
 FINAL = {"refused", "settled", "dead", "cancelled"}
 OF_THE_BUS = {
@@ -23,11 +28,14 @@ OF_THE_BUS = {
 
 @dataclass(frozen=True)
 class Message:
-    """One message of the stream: where it lies, its subject, its one header of ours."""
+    """One message of the stream: where it lies, its subject, its one header of ours, its payload as
+    it was read from JSON, and the server's time of storing in Unix seconds."""
 
     sequence: int
     subject: str
     marks: Mapping[str, Any] = field(default_factory=dict)
+    payload: Any = None
+    at: float = 0.0
 
     @property
     def handoff(self) -> UUID:
@@ -49,6 +57,25 @@ class Message:
 Chains = Mapping[UUID, list[Message]]
 
 
+class Complaint(NamedTuple):
+    """One thing that must not be: of which kind, and what."""
+
+    kind: str
+    text: str
+
+
+UNACCOUNTED = "unaccounted"
+"""Not in exactly one final state."""
+
+STALE = "stale"
+"""Written under a lease that was not the newest one."""
+
+UNSENT = "unsent"
+"""Nobody sent it."""
+
+OTHER = "other"
+
+
 async def read_messages(url: str, fleet: str) -> list[Message]:
     """Every message of the fleet's stream, in its order."""
     client = await nats.connect(url)
@@ -56,7 +83,10 @@ async def read_messages(url: str, fleet: str) -> list[Message]:
         stream = client.jetstream()
         name = f"BATONBUS_{fleet}"
         last = (await stream.stream_info(name)).state.last_seq
-        stored = [await stream.get_msg(name, sequence) for sequence in range(1, last + 1)]
+        stored: list[RawStreamMsg] = []
+        for start in range(1, last + 1, AT_ONCE):
+            numbers = range(start, min(start + AT_ONCE, last + 1))
+            stored += await asyncio.gather(*(stream.get_msg(name, it) for it in numbers))
     finally:
         await client.close()
     return [
@@ -64,9 +94,19 @@ async def read_messages(url: str, fleet: str) -> list[Message]:
             sequence=number,
             subject=it.subject or "",
             marks=msgspec.json.decode((it.headers or {}).get("Batonbus", "{}")),
+            payload=msgspec.json.decode(it.data) if it.data else None,
+            at=it.time.timestamp() if it.time else 0.0,
         )
         for number, it in enumerate(stored, start=1)
     ]
+
+
+def by_handoff(messages: Iterable[Message]) -> dict[UUID, list[Message]]:
+    """The chains that these messages make."""
+    chains: dict[UUID, list[Message]] = {}
+    for message in messages:
+        chains.setdefault(message.handoff, []).append(message)
+    return chains
 
 
 def check(
@@ -76,65 +116,77 @@ def check(
     planned: Iterable[UUID],
     keys: Iterable[str] = (),
     agents: Mapping[str, set[str]],
-) -> list[str]:
+) -> list[Complaint]:
     """All that is wrong with a ledger whose work is over; an empty list where nothing is.
 
     `acknowledged` are the handoffs that their sender knows to be stored, `planned` all that it
     meant to send, `keys` those by which handlers send, `agents` the agents of each role.
     """
-    chains: dict[UUID, list[Message]] = {}
-    for message in messages:
-        chains.setdefault(message.handoff, []).append(message)
+    chains = by_handoff(messages)
     problems = [
-        f"{it}: acknowledged, but not in the ledger" for it in acknowledged if it not in chains
+        Complaint(UNACCOUNTED, f"{it}: acknowledged, but not in the ledger")
+        for it in acknowledged
+        if it not in chains
     ]
-    known = set(planned) | _sent_by_handlers(chains, set(keys)) | _handed_on(chains)
+    children = handed_on(chains)
+    known = {*planned, *children, *_sent_by_handlers(chains, set(keys))}
     for handoff, chain in chains.items():
         found = [*_check_ends(chain), *_check_order(chain), *_check_writers(chain, agents)]
         if handoff not in known:
-            found.append("nobody sent it")
-        problems += [f"{handoff}: {it}" for it in found]
-    for handoff in _handed_on(chains) - set(chains):
-        problems.append(f"{handoff}: a settled handoff hands on to it, but it never began")
-    return problems
-
-
-def _check_ends(chain: list[Message]) -> list[str]:
-    ends = [it.kind for it in chain if it.kind in FINAL]
-    if len(ends) != 1:
-        return [f"{len(ends)} final events instead of 1: {', '.join(ends) or chain[-1].kind}"]
-    return [] if chain[-1].kind in FINAL else [f"{chain[-1].kind} after its end"]
-
-
-def _check_order(chain: list[Message]) -> list[str]:
-    """Each writer saw the tail; who answers holds the newest accepted event."""
-    problems: list[str] = []
-    tail, lease, owner = 0, 0, None
-    for message in chain:
-        if message.marks.get("tail") != tail:
-            problems.append(f"{message.kind} saw the tail {message.marks.get('tail')}, not {tail}")
-        tail = message.sequence
-        if message.kind == "accepted":
-            if message.marks.get("lease") != lease + 1:
-                problems.append(f"lease {message.marks.get('lease')} follows lease {lease}")
-            lease, owner = lease + 1, message
-        if message.kind in {"settled", "failed"}:
-            named = message.marks.get("accepted")
-            if owner is None or (named, message.actor) != (owner.sequence, owner.actor):
-                problems.append(
-                    f"{message.kind} by {message.actor} names the accepted event {named}; "
-                    f"the newest one is {owner and owner.sequence} by {owner and owner.actor}"
-                )
-    kinds = [it.kind for it in chain]
+            found.append(Complaint(UNSENT, "nobody sent it"))
+        problems += [Complaint(it.kind, f"{handoff}: {it.text}") for it in found]
     problems += [
-        f"{kinds.count(it)} times {it}" for it in ("sent", "delivered") if kinds.count(it) > 1
+        Complaint(UNACCOUNTED, f"{it}: a settled handoff hands on to it, but it never began")
+        for it in children
+        if it not in chains
     ]
     return problems
 
 
-def _check_writers(chain: list[Message], agents: Mapping[str, set[str]]) -> list[str]:
+def _check_ends(chain: list[Message]) -> list[Complaint]:
+    ends = [it.kind for it in chain if it.kind in FINAL]
+    if len(ends) != 1:
+        are = ", ".join(ends) or chain[-1].kind
+        return [Complaint(UNACCOUNTED, f"{len(ends)} final events instead of 1: {are}")]
+    if chain[-1].kind in FINAL:
+        return []
+    return [Complaint(OTHER, f"{chain[-1].kind} after its end")]
+
+
+def _check_order(chain: list[Message]) -> list[Complaint]:
+    """Each writer saw the tail; who answers holds the newest accepted event."""
+    problems: list[Complaint] = []
+    tail, lease, owner = 0, 0, None
+    for message in chain:
+        if (saw := message.marks.get("tail")) != tail:
+            problems.append(Complaint(OTHER, f"{message.kind} saw the tail {saw}, not {tail}"))
+        tail = message.sequence
+        if message.kind == "accepted":
+            if message.marks.get("lease") != lease + 1:
+                text = f"lease {message.marks.get('lease')} follows lease {lease}"
+                problems.append(Complaint(OTHER, text))
+            lease, owner = lease + 1, message
+        answers = message.kind in {"settled", "failed"}
+        if answers or (message.kind == "refused" and owner is not None):
+            named = message.marks.get("accepted")
+            if owner is None or (named, message.actor) != (owner.sequence, owner.actor):
+                text = (
+                    f"{message.kind} by {message.actor} names the accepted event {named}; "
+                    f"the newest one is {owner and owner.sequence} by {owner and owner.actor}"
+                )
+                problems.append(Complaint(STALE, text))
+    kinds = [it.kind for it in chain]
+    problems += [
+        Complaint(OTHER, f"{kinds.count(it)} times {it}")
+        for it in ("sent", "delivered")
+        if kinds.count(it) > 1
+    ]
+    return problems
+
+
+def _check_writers(chain: list[Message], agents: Mapping[str, set[str]]) -> list[Complaint]:
     """The bus writes its own events; only those who are addressed answer."""
-    problems: list[str] = []
+    problems: list[Complaint] = []
     addressee = next((it.to for it in chain if it.kind == "delivered"), chain[0].to)
     addressed = agents.get(addressee, {addressee})
     for message in chain:
@@ -142,16 +194,15 @@ def _check_writers(chain: list[Message], agents: Mapping[str, set[str]]) -> list
         if message.kind == "refused":
             allowed = addressed | {"window-manager"}
         if message.kind not in {"sent", "cancelled"} and message.actor not in allowed:
-            problems.append(
-                f"{message.kind} by {message.actor}, who is not one of {sorted(allowed)}"
-            )
+            text = f"{message.kind} by {message.actor}, who is not one of {sorted(allowed)}"
+            problems.append(Complaint(OTHER, text))
     return problems
 
 
-def _handed_on(chains: Chains) -> set[UUID]:
-    """The handoffs that settled ones hand on to."""
+def handed_on(chains: Chains) -> dict[UUID, Message]:
+    """The handoffs that settled ones hand on to, each with the event that does so."""
     return {
-        uuid5(it.handoff, "then")
+        uuid5(it.handoff, "then"): it
         for chain in chains.values()
         for it in chain
         if it.kind == "settled" and it.marks.get("child_to")

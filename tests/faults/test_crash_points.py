@@ -6,9 +6,16 @@ from uuid import uuid4
 
 import anyio
 import pytest
-from crash_points import CRASHES
 from fault_agents import ROLES
-from fault_bus import FLEET, FaultBus, agent_command, fault_bus, part_command, wait_until
+from fault_bus import (
+    FLEET,
+    WITH_FAILPOINTS,
+    FaultBus,
+    agent_command,
+    fault_bus,
+    part_command,
+    wait_until,
+)
 from fault_sender import KEYS, planned_ids, read_ids
 from ledger_checker import check, read_messages
 
@@ -30,18 +37,18 @@ CRASHING = {
 
 
 def points(program: str) -> list[str]:
-    return [f"{when} {kind}" for kind in CRASHING[program][1] for when in ("before", "after")]
+    return [f"{when}-{kind}" for kind in CRASHING[program][1] for when in ("before", "after")]
 
 
-def start(faults: FaultBus, folder: Path, program: str, *arguments: str) -> None:
-    marks = folder / "crashes" / program
-    marks.mkdir(parents=True)
-    command = ["crash_points.py", ",".join(points(program)), *CRASHING[program][0], *arguments]
-    faults.start(program, *command, **{CRASHES: str(marks)})
+def start(faults: FaultBus, program: str, *arguments: str) -> None:
+    faults.launcher = WITH_FAILPOINTS
+    faults.start(program, *CRASHING[program][0], *arguments)
+    for point in points(program):
+        faults.arm(program, point, "kill")
 
 
-def crashed(folder: Path, program: str) -> set[str]:
-    return {it.name.replace("-", " ") for it in (folder / "crashes" / program).iterdir()}
+def crashed(faults: FaultBus, program: str) -> set[str]:
+    return {step for name, step, _ in faults.fired() if name == program}
 
 
 async def how_it_ends(sent: Sent) -> str:
@@ -55,10 +62,10 @@ async def test_a_crash_before_or_after_any_step_loses_nothing(tmp_path: Path) ->
     async with fault_bus(tmp_path) as faults:
         agents = [it for it in CRASHING if it.endswith("_a")]
         for program in (WINDOW_MANAGER, RECEIPT_KEEPER, *agents):
-            start(faults, tmp_path, program)
+            start(faults, program)
         await faults.wait_for_agents(*agents)
         async with Bus(faults.server.url, actor="test", fleet=FLEET) as bus:
-            start(faults, tmp_path, "sender", str(tmp_path), "0")
+            start(faults, "sender", str(tmp_path), "0")
             unreadable = Envelope(
                 id=uuid4(), sender="test", to="worker", body=Dispatch(brief="x"), after=(uuid4(),)
             )
@@ -87,7 +94,7 @@ async def test_a_crash_before_or_after_any_step_loses_nothing(tmp_path: Path) ->
         messages = await read_messages(faults.server.url, FLEET)
 
     for program in CRASHING:
-        assert crashed(tmp_path, program) == set(points(program)), program
+        assert crashed(faults, program) == set(points(program)), program
     sent_here = [sent.handoff_id for sent in (*nobody, *(sent for sent, _ in expected))]
     complaints = check(
         messages,
@@ -107,11 +114,11 @@ async def test_what_a_killed_manager_had_in_hand_is_delivered_long_before_a_rece
     """By default a lease lasts as long as a receipt may take."""
     settings = Settings()
     async with fault_bus(tmp_path, settings) as faults:
-        start(faults, tmp_path, WINDOW_MANAGER)
+        start(faults, WINDOW_MANAGER)
         faults.start(RECEIPT_KEEPER, *part_command(RECEIPT_KEEPER))
         async with Bus(faults.server.url, actor="test", fleet=FLEET) as bus:
             sent = await bus.send("nobody", "x")
             delivered = await faults.wait_for_event(sent.handoff_id, "delivered", limit=40)
             first = (await faults.chain(sent.handoff_id))[0]
-    assert crashed(tmp_path, WINDOW_MANAGER) == {"before delivered", "after delivered"}
+    assert crashed(faults, WINDOW_MANAGER) == {"before-delivered", "after-delivered"}
     assert delivered.event.at - first.event.at < settings.receipt_timeout / 2
