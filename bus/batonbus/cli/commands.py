@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, Entry] = {
     "doctor": Entry("batonbus.cli.doctor", "Check whether the bus can do its work."),
     "topology": Entry("batonbus.cli.topology", "Print what an operator makes on the server."),
     "work": Entry("batonbus.cli.work", "Run real work items, from a request to commits."),
-    "bench": Entry("batonbus.cli.bench", "Measure whole handoffs a second here."),
+    "bench": Entry("batonbus.cli.bench", "Measure handoffs a second, and the texts of agents."),
 }
 """In the order of the overview."""
 

@@ -1,0 +1,1 @@
+"""What the bus does on this machine, measured on a bus in a temporary folder."""
