@@ -41,9 +41,9 @@ def test_a_text_of_exactly_the_limit_fits_and_one_more_does_not(letter: str) -> 
     boundary = letter * 1000
     sent = envelope(permission_boundary=boundary)
     length = len(render(sent))
-    assert fit(sent, (), limited(length), render).steps == ()
+    assert fit(sent, (), limited(length)).steps == ()
     with pytest.raises(OverBudgetError) as error:
-        fit(sent, (), limited(length - 1), render)
+        fit(sent, (), limited(length - 1))
     assert error.value.field == "$.body.permission_boundary"
     assert "1,000" in str(error.value)
 
@@ -60,15 +60,15 @@ def test_a_line_end_counts_once() -> None:
 def test_the_limit_of_tokens_counts_too() -> None:
     sent = envelope()
     tokens = reference_tokens(render(sent))
-    assert fit(sent, (), Budget(characters=9999, tokens=tokens), render).tokens == tokens
+    assert fit(sent, (), Budget(characters=9999, tokens=tokens)).tokens == tokens
     with pytest.raises(OverBudgetError):
-        fit(sent, (), Budget(characters=9999, tokens=tokens - 1), render)
+        fit(sent, (), Budget(characters=9999, tokens=tokens - 1))
 
 
 def test_an_exact_tokenizer_is_held_to_the_same_limit() -> None:
     sent = envelope()
     with pytest.raises(OverBudgetError):
-        fit(sent, (), Budget(characters=9999, tokens=100), render, len)
+        fit(sent, (), Budget(characters=9999, tokens=100), count_tokens=len)
 
 
 def test_the_steps_come_in_their_order() -> None:
@@ -78,12 +78,12 @@ def test_the_steps_come_in_their_order() -> None:
         entry(2, DetailLevel.FULL, why="x" * 500, incomplete="j" * 500),
         entry(2, DetailLevel.SUMMARY, "m" * 600),
     )
-    whole = fit(sent, window, HUGE, render)
+    whole = fit(sent, window, HUGE)
     taken: list[str] = []
     limit = whole.characters
     while True:
         try:
-            fitted = fit(sent, window, limited(limit), render)
+            fitted = fit(sent, window, limited(limit))
         except OverBudgetError:
             break
         assert fitted.steps[: len(taken)] == tuple(taken)
@@ -110,11 +110,11 @@ def test_what_caution_boundary_and_evidence_are_never_left_out() -> None:
     kept = {"permission_boundary": "p" * 200, "expected_evidence": ("e" * 200,)}
     sent = envelope(brief="b" * 2000, **kept)
     window = (entry(1, DetailLevel.FULL, "w" * 200, caution="c" * 200, why="y" * 900),)
-    fitted = fit(sent, window, limited(1800), render)
+    fitted = fit(sent, window, limited(1800))
     for letter in "pewc":
         assert letter * 200 in fitted.text
     with pytest.raises(OverBudgetError):
-        fit(sent, window, limited(900), render)
+        fit(sent, window, limited(900))
 
 
 @given(
@@ -126,7 +126,7 @@ def test_all_that_is_taken_out_stands_in_a_reference_that_the_text_names(
     brief: str, why: str, summary: str
 ) -> None:
     window = (entry(1, DetailLevel.FULL, why=why), entry(2, DetailLevel.SUMMARY, summary))
-    fitted = fit(envelope(brief=brief), window, limited(1400), render)
+    fitted = fit(envelope(brief=brief), window, limited(1400))
     assert fitted.characters == len(fitted.text) <= 1400
     texts = {it.text for it in fitted.references}
     assert texts <= {brief, why, summary}
@@ -145,6 +145,6 @@ def test_a_chain_of_long_contexts_stays_inside_every_roles_budget() -> None:
     )
     for role in ("planner", "builder", "verifier", "committer"):
         budget = Policy().limits_of_role(role).budget
-        fitted = fit(envelope(brief="b" * 300), window, budget, render)
+        fitted = fit(envelope(brief="b" * 300), window, budget)
         assert fitted.characters <= budget.characters
         assert fitted.tokens <= budget.tokens
