@@ -5,10 +5,18 @@ from uuid import UUID, uuid5
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from batonbus.rules.budget import OverBudgetError, fit, reference_tokens
+from batonbus.rules.budget import (
+    CONTRACT_LISTS,
+    OverBudgetError,
+    count_characters,
+    fit,
+    measure,
+    reference_tokens,
+)
 from batonbus.rules.policy import Budget, Policy
-from batonbus_schemas import Dispatch, Envelope, WindowEntry, render
+from batonbus_schemas import AgentCard, Dispatch, Envelope, HandoffV1, WindowEntry, render
 from batonbus_schemas.context import DetailLevel, Edge
 
 ID = UUID("6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c")
@@ -148,3 +156,94 @@ def test_a_chain_of_long_contexts_stays_inside_every_roles_budget() -> None:
         fitted = fit(envelope(brief="b" * 300), window, budget)
         assert fitted.characters <= budget.characters
         assert fitted.tokens <= budget.tokens
+
+
+def test_a_document_gives_its_lists_up_before_its_goal_and_its_constraints() -> None:
+    text = "What is known of it. " * 14
+    bundle = {
+        "progress": {"summary": "Half done.", "completed_steps": [text]},
+        "decisions": [{"decision": text, "rationale": "It was shorter."}],
+        "artifacts": [{"artifact_id": "a", "name": text}],
+        "memory": [{"key": "m", "summary": text, "provenance": "run-1"}],
+        "open_questions": [text],
+        "constraints": {"must_not_change": [text]},
+    }
+    document = {
+        "handoff_id": str(ID),
+        "from_agent": {"agent_id": "a", "runtime": "claude"},
+        "to_agent": {"agent_id": "builder"},
+        "objective": {"goal": "Mend it."},
+        "bundle": bundle,
+    }
+    sent = Envelope(id=ID, sender="a", to="builder", body=HandoffV1(document=document))
+    fitted = fit(sent, (), limited(1000))
+    assert [it.split(" ")[0] for it in fitted.steps] == list(CONTRACT_LISTS)
+    assert "Mend it." in fitted.text
+    assert text.strip() in fitted.text
+    for reference in fitted.references:
+        assert reference.path in fitted.text
+        assert text.strip() in reference.text
+    with pytest.raises(OverBudgetError) as error:
+        fit(sent, (), limited(500))
+    assert error.value.field == "$.body.document.bundle.constraints.must_not_change[0]"
+
+
+def test_the_form_that_an_agent_reads_is_the_one_that_counts() -> None:
+    sent = envelope(brief="<b> & <i> " * 20)
+    sizes = {form: len(render(sent, (), form)) for form in ("markdown", "xml")}
+    assert sizes["xml"] > sizes["markdown"]
+    for form in ("markdown", "xml"):
+        fitted = fit(sent, (), HUGE, form)
+        assert (fitted.text, fitted.characters) == (render(sent, (), form), sizes[form])
+
+
+def test_an_inline_ref_cache_is_given_whole_and_counted_apart() -> None:
+    cached = envelope(ref_cache={"xml-schema": "# XML " * 500})
+    fitted = fit(cached, (), limited(400), "xml")
+    assert "# XML " * 500 in fitted.text
+    assert fitted.characters == len(render(envelope(), (), "xml"))
+
+
+def card(id: str, role: str, **fields: object) -> AgentCard:
+    return AgentCard(id=id, role=role, **fields)  # type: ignore[arg-type]
+
+
+def test_a_role_is_measured_in_the_longest_form_of_its_agents() -> None:
+    sent = envelope(brief="<b> & <i> " * 20)
+    both = [card("builder-1", "builder"), card("builder-2", "builder", text_form="xml")]
+    size = measure(sent, (), Policy(), both)
+    assert (size.row, size.form, size.max_characters, size.max_tokens) == (
+        "implementer",
+        "xml",
+        2800,
+        700,
+    )
+    assert size.characters == len(render(sent, (), "xml"))
+    assert measure(sent, (), Policy(), both[:1]).form == "markdown"
+    assert measure(sent, (), Policy(), []).form == "markdown"
+
+
+def test_an_agent_that_is_addressed_by_its_id_has_its_own_limits() -> None:
+    sent = replace(envelope(), to="builder-1")
+    listening = [card("builder-1", "builder", policy_role="reviewer")]
+    assert measure(sent, (), Policy(), listening).max_characters == 2400
+    assert measure(sent, (), Policy(), []).max_characters == 2200
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "tokens"),
+    [
+        ("x" * 2729, 2729, 683),
+        ("x" * 2728 + "\r\n", 2729, 683),
+        ("가" * 2800, 2800, 700),
+        ("🛠" * 2801, 2801, 701),
+    ],
+)
+def test_sizes_are_counted_as_the_loop_protocol_publishes_them(
+    text: str, characters: int, tokens: int
+) -> None:
+    """Its example dispatch to an implementer has 2,729 characters, so 683 reference tokens."""
+    assert (count_characters(text), reference_tokens(text)) == (characters, tokens)
+    budget = Policy().limits_of_role("builder").budget
+    inside = characters <= budget.characters and tokens <= budget.tokens
+    assert inside == (characters <= 2800)

@@ -145,9 +145,10 @@ def measure(
     else:
         row, limits = policy.row_of(addressed.role), policy.limits_of(addressed)
     budget = limits.budget
-    forms: list[TextForm] = sorted({it.text_form for it in listening}) or ["markdown"]
-    fits = [(form, fit(envelope, window, budget, form)) for form in forms]
-    form, longest = max(fits, key=lambda it: it[1].characters)
+    fits: dict[TextForm, Fitted] = {
+        it: fit(envelope, window, budget, it) for it in _forms(listening)
+    }
+    form, longest = max(fits.items(), key=lambda it: it[1].characters)
     return TextSize(
         row=row,
         form=form,
@@ -157,6 +158,10 @@ def measure(
         tokens=longest.tokens,
         steps=longest.steps,
     )
+
+
+def _forms(listening: Sequence[AgentCard]) -> set[TextForm]:
+    return {it.text_form for it in listening} if listening else {"markdown"}
 
 
 def _fits(fitted: Fitted, budget: Budget) -> bool:

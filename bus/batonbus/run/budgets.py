@@ -12,10 +12,8 @@ from batonbus.run.core import Core
 from batonbus_schemas import AgentCard, Envelope, TextSize, Violation, WindowEntry
 
 KNOWN_AGE = 1.0
-"""Seconds for which the agents of an addressee count as they were read from the registry."""
-
-UNKNOWN_AGE = 0.1
-"""The same where none was there: it may just have joined."""
+"""Seconds for which the agents of an addressee count as they were read from the registry. Where
+none was there it is read anew, for all that wait at once: one may just have joined."""
 
 READ_TIMEOUT = 1.0
 """Seconds after which an assignment is measured without an answer of the registry: an agent fits
@@ -45,18 +43,16 @@ class Budgets:
             raise RefusedError(f"the assignment cannot be written: {error}") from error
 
     async def _listening(self, name: str) -> list[AgentCard]:
-        if self._is_stale(name):
+        asked_at = time.monotonic()
+        if name not in self._cards or asked_at - self._read_at >= KNOWN_AGE:
             async with self._reading:
-                # Whoever had the lock before has read it for us.
-                if self._is_stale(name):
+                # Whoever had the lock before may have read it for us.
+                if self._read_at < asked_at:
                     await self._read()
         return self._cards.get(name, [])
 
-    def _is_stale(self, name: str) -> bool:
-        age = KNOWN_AGE if name in self._cards else UNKNOWN_AGE
-        return time.monotonic() - self._read_at >= age
-
     async def _read(self) -> None:
+        self._read_at = time.monotonic()
         try:
             agents = await self._core.registry.list(timeout=READ_TIMEOUT)
         except NoAnswerError as error:
@@ -66,4 +62,3 @@ class Budgets:
             for agent in agents:
                 for name in {agent.card.role, agent.card.id}:
                     self._cards.setdefault(name, []).append(agent.card)
-        self._read_at = time.monotonic()
