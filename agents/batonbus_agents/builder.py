@@ -78,6 +78,7 @@ class Building:
         if runtime is None:
             raise Refuse("the builder has no runtime: give one with --runtime builder='command:…'")
         self._workshop.lay_out(self._task, worktree.path)
+        self._ctx.lay_out(worktree.path)
         assignment = Assignment(
             role=ROLE,
             work=self._ctx.envelope.work,

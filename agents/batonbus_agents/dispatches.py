@@ -30,6 +30,17 @@ BOUNDARIES: Mapping[Role, str] = {
     "committer": "Commit the declared files only: {files}.",
 }
 
+ATTENTION: Mapping[Role, str] = {
+    "builder": "The scope, the acceptance criteria, and the cautions of the steps before.",
+    "verifier": "Each acceptance criterion and each verify command; what was left incomplete.",
+    "committer": "The declared files, and the three conditions of the gate.",
+}
+SKILLS: Mapping[Role, tuple[str, ...]] = {
+    "builder": ("implementation", "testing"),
+    "verifier": ("verification", "review"),
+    "committer": ("git",),
+}
+
 
 def listed(paths: Sequence[str]) -> str:
     """Paths in a sentence; of very many, the first ones and how many more there are."""
@@ -38,7 +49,8 @@ def listed(paths: Sequence[str]) -> str:
 
 
 def stage_dispatch(task: Task, role: Role) -> Dispatch:
-    """What a stage of a task is asked."""
+    """What a stage of a task is asked: all that a dispatch should contain, and files by reference
+    (seed 001, dispatch payload)."""
     work, name = task.plan.work, task.id
     words = {"id": name, "title": task.title, "files": listed(task.declared) or "none"}
     return Dispatch(
@@ -52,8 +64,18 @@ def stage_dispatch(task: Task, role: Role) -> Dispatch:
         task_file=f"works/{work}/{name}.md",
         permission_boundary=BOUNDARIES[role].format(**words),
         expected_evidence=(f"works/{work}/{name}_progress.md",),
+        attention=ATTENTION[role],
+        context_pack=_context_pack(task),
+        skills=SKILLS[role],
         refs=(f"works/{work}/{name}_progress.md",),
     )
+
+
+def _context_pack(task: Task) -> str:
+    """The task among the others, in a line."""
+    needs = listed(task.planned.depends_on)
+    after = f"after {needs}" if needs else "after no other task"
+    return f"One of {len(task.plan.tasks)} tasks, {after}; {len(task.declared)} declared files."
 
 
 def skipped(task: str, commit: str) -> PreviousResult:

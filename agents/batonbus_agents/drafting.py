@@ -59,6 +59,7 @@ async def draft(
         shutil.rmtree(home, ignore_errors=True)
         folder.mkdir(parents=True)
         _lay_out(workshop.folder(work).path, folder)
+        ctx.lay_out(folder)
         text = ASKED.format(text=ctx.text, wanted=wanted, project=PROJECT, protocol=PROTOCOL)
         assignment = Assignment(
             role=role, work=work, task="", attempt=ctx.attempt, text=text, cwd=folder

@@ -6,7 +6,7 @@ from datetime import datetime
 import anyio
 from msgspec.structs import replace
 
-from batonbus import Agent, Bounced, ConflictError, Context, Refuse, Sent
+from batonbus import Agent, Bounced, ConflictError, Context, Refuse, Sent, copied_passages
 from batonbus_agents.dispatches import recall_dispatch, stage_dispatch
 from batonbus_agents.routes import ATTEMPTS, STAGES, Role
 from batonbus_agents.schedule import Outcome, Slot, blocked_reason, make_schedule
@@ -122,6 +122,9 @@ class Scheduling:
     async def _send(
         self, role: Role, body: Dispatch, key: str, task: Task, after: list[Sent], attempt: int
     ) -> Sent:
+        copied = copied_passages(body, self._workshop.repository.path)
+        if copied:
+            raise Refuse("\n".join([f"the dispatch {key} is not sent:", *map(str, copied)]))
         try:
             return await self._ctx.send(
                 role, body, key=key, task=task.id, after=after, attempt=attempt

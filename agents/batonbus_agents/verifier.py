@@ -42,6 +42,7 @@ async def _judge(
     if verdict(checks) == "FAIL" or runtime is None:
         return summarize(task, checks)
     workshop.lay_out(task, worktree.path)
+    ctx.lay_out(worktree.path)
     assignment = Assignment(
         role=ROLE,
         work=ctx.envelope.work,

@@ -16,6 +16,7 @@ from batonbus.rules.settings import Settings
 from batonbus.run.agent import Agent
 from batonbus.run.bus import Bus
 from batonbus.run.context import Context
+from batonbus.run.copies import copied_passages
 from batonbus.run.program import CommandFailedError, Ended, ProgramError, run_program
 from batonbus.run.sent import Sent, gather
 from batonbus.run.session import Session, find_command_line
@@ -43,6 +44,7 @@ __all__ = [
     "Settings",
     "TestBus",
     "TryAgain",
+    "copied_passages",
     "find_command_line",
     "gather",
     "run_program",

@@ -18,13 +18,14 @@ from batonbus_schemas.bodies import (
 from batonbus_schemas.codec import InvalidMessageError, decode, encode, read_handoff
 from batonbus_schemas.context import ContextHandoff, Cut, DetailLevel, Edge, WindowEntry
 from batonbus_schemas.contract import ContractV1, HandoffV1
-from batonbus_schemas.envelope import Delivery, Envelope, Hop, Parent, Settlement
+from batonbus_schemas.envelope import Delivery, Envelope, Hop, Parent, Settlement, TextSize
 from batonbus_schemas.receipts import (
     AgentCard,
     Checkpoint,
     ContextUsage,
     Presence,
     Receipt,
+    TextForm,
     Violation,
 )
 from batonbus_schemas.text import render
@@ -57,6 +58,8 @@ __all__ = [
     "Receipt",
     "Settlement",
     "TaskResult",
+    "TextForm",
+    "TextSize",
     "Then",
     "Violation",
     "WindowEntry",

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from batonbus_schemas.bodies import Body, TaskResult
 from batonbus_schemas.context import Cut, WindowEntry
+from batonbus_schemas.receipts import TextForm
 from batonbus_schemas.tokens import Moment, TaskId, Token, Version
 
 ADHOC = "adhoc"
@@ -58,12 +59,26 @@ class Hop(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     digest: str
 
 
+class TextSize(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How long an assignment's text is, in Unicode characters and reference tokens, and how long it
+    may be (seed 001, dispatch payload). `row` is the policy role whose limits count, `steps` is
+    what was taken out to fit, in order."""
+
+    row: str
+    form: TextForm
+    max_characters: int
+    max_tokens: int
+    characters: int
+    tokens: int
+    steps: tuple[str, ...] = ()
+
+
 class Delivery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A `delivered` event: the envelope, the window that its receiver sees, and what was cut.
 
     `opener` is the role of the task's first stage: the same role again is a rebuild. `trail` is the
     way here, from the line's first handoff to this one: through `then`, and through sends inside
-    handlers.
+    handlers. The envelope and the window are whole: `size` is of the text that is made of them.
     """
 
     envelope: Envelope
@@ -71,6 +86,7 @@ class Delivery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
     window: tuple[WindowEntry, ...] = ()
     cuts: tuple[Cut, ...] = ()
     trail: tuple[Hop, ...] = ()
+    size: TextSize | None = None
 
 
 class Settlement(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

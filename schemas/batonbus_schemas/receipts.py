@@ -8,6 +8,9 @@ from msgspec import Meta, Struct
 from batonbus_schemas.bodies import Percent
 from batonbus_schemas.tokens import Moment, TaskId, Text, Token
 
+TextForm = Literal["markdown", "xml"]
+"""The forms in which an assignment can be read."""
+
 State = Literal["accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"]
 
 
@@ -43,7 +46,7 @@ class ContextUsage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class AgentCard(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What an agent tells the fleet about itself."""
+    """What an agent tells the fleet about itself. `text_form` is how it reads its assignments."""
 
     id: Token
     role: Token
@@ -52,6 +55,7 @@ class AgentCard(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     runtime: str = "python"
     model: str = ""
     slots: Annotated[int, Meta(ge=1)] = 1
+    text_form: TextForm = "markdown"
     context_usage: ContextUsage = ContextUsage()
 
 

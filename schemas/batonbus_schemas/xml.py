@@ -3,8 +3,9 @@
 The elements are seed 002's. Its `task-spec/description` is our `brief`; `task-spec/title` stays the
 title. What it has no element for stands in optional ones of our own: `permission-boundary`,
 `expected-evidence/evidence`, `attention`, `context-pack`, `skills/skill`, `references/reference`.
-The window stands as `context-handoff` elements: stages in the dispatch itself, tasks (with their
-`task` attribute) in `previous-results`; a result carries its own one (seed 000).
+The window stands as `context-handoff` elements, each with the id of its handoff (`handoff`, an
+attribute of our own): stages in the dispatch itself, tasks (with their `task` attribute) in
+`previous-results`; a result carries its own one (seed 000).
 
 A round trip is exact for all text that XML 1.0 can carry; a control character is written as its
 picture (U+2400 and on), anything else that XML cannot carry as U+FFFD. White space around text
@@ -21,6 +22,7 @@ from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage
 from batonbus_schemas.bodies import Dispatch, TaskResult
 from batonbus_schemas.context import ContextHandoff, DetailLevel, Edge, WindowEntry
 from batonbus_schemas.envelope import ADHOC, Envelope
+from batonbus_schemas.sections import says, sections
 from batonbus_schemas.xml_reading import (
     Reading,
     XmlContext,
@@ -36,6 +38,7 @@ __all__ = [
     "XmlContext",
     "XmlDispatch",
     "XmlReadingError",
+    "assignment_to_xml",
     "dispatch_to_xml",
     "read_dispatch",
     "read_result",
@@ -43,6 +46,7 @@ __all__ = [
     "result_to_xml",
 ]
 
+_NO_NAME = re.compile("[^a-z0-9]+")
 _REF_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -70,6 +74,22 @@ def dispatch_to_xml(envelope: Envelope, window: Sequence[WindowEntry] = ()) -> s
     return _written(root)
 
 
+def assignment_to_xml(envelope: Envelope, window: Sequence[WindowEntry] = ()) -> str:
+    """An assignment of any body: an element a section, the window as `context-handoff` elements."""
+    root = etree.Element("assignment")
+    work = None if envelope.work == ADHOC else envelope.work
+    due = envelope.deadline.isoformat() if envelope.deadline else None
+    _set(root, {"to": envelope.to, "work": work, "task": envelope.task, "from": envelope.sender})
+    _set(root, {"attempt": str(envelope.attempt), "handoff": str(envelope.id), "due": due})
+    for heading, text in sections(envelope.body):
+        if says(text):
+            _add(root, _NO_NAME.sub("-", heading.lower()), text)
+    for entry in window:
+        if entry.level is not DetailLevel.DROP:
+            _add_entry(root, entry, entry.task)
+    return _written(root)
+
+
 def result_to_xml(result: TaskResult) -> str:
     """The task result of seed 002, section 2, with the context handoff of seed 000."""
     root = etree.Element("task-result")
@@ -84,7 +104,8 @@ def result_to_xml(result: TaskResult) -> str:
         _add(_box(root, "verification/check"), "check", check.output, outcome)
     _add_text(root, "notes", result.notes)
     if result.context_handoff:
-        _add_context(root, result.context_handoff, result.agent or None, DetailLevel.FULL)
+        whose = {"from": result.agent or None, "detail-level": DetailLevel.FULL.value}
+        _add_context(root, result.context_handoff, whose)
     _add_refs(root, result.ref_cache)
     return _written(root)
 
@@ -145,25 +166,25 @@ def _add_window(root: Element, envelope: Envelope, window: Sequence[WindowEntry]
     for entry in shown:
         if entry.edge is Edge.STAGE:
             task = None if entry.task == envelope.task else entry.task
-            _add_context(root, entry, entry.from_, entry.level, task)
+            _add_entry(root, entry, task)
     for past in envelope.body.previous_results if isinstance(envelope.body, Dispatch) else ():
         outcome = {"task": past.task, "status": past.status}
         _add(_box(root, "previous-results/result"), "result", past.summary, outcome)
     for entry in shown:
         if entry.edge is Edge.TASK:
-            box = _box(root, "previous-results/context-handoff")
-            _add_context(box, entry, entry.from_, entry.level, entry.task)
+            _add_entry(_box(root, "previous-results/context-handoff"), entry, entry.task)
+
+
+def _add_entry(parent: Element, entry: WindowEntry, task: str | None) -> None:
+    whose = {"from": entry.from_, "task": task, "detail-level": entry.level.value}
+    _add_context(parent, entry, {**whose, "handoff": str(entry.handoff_id)})
 
 
 def _add_context(
-    parent: Element,
-    context: ContextHandoff | WindowEntry,
-    agent: str | None,
-    level: DetailLevel,
-    task: str | None = None,
+    parent: Element, context: ContextHandoff | WindowEntry, whose: Mapping[str, str | None]
 ) -> None:
     element = etree.SubElement(parent, "context-handoff")
-    _set(element, {"from": agent, "task": task, "detail-level": level.value})
+    _set(element, whose)
     for name in CONTEXT_TEXTS:
         text = getattr(context, name)
         if text is not None:

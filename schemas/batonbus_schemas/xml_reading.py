@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 from lxml.etree import _Element as Element  # pyright: ignore[reportPrivateUsage] - its only name
@@ -26,7 +27,8 @@ T = TypeVar("T")
 
 
 class XmlContext(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An ancestor's context as XML shows it: a window entry without its place in the ledger."""
+    """An ancestor's context as XML shows it: a window entry without its distance; XML of others
+    may not say which handoff it is from."""
 
     edge: Edge
     level: DetailLevel
@@ -36,6 +38,7 @@ class XmlContext(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     why: str | None = None
     caution: str | None = None
     incomplete: str | None = None
+    handoff_id: UUID | None = None
 
 
 class XmlDispatch(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -136,6 +139,8 @@ def _contexts(box: Element | None, edge: Edge, findings: Findings) -> list[dict[
     contexts: list[dict[str, Any]] = []
     for element in [] if box is None else box.findall("context-handoff"):
         context = _attributes(element, "from", "task") | _context_texts(element)
+        if handoff := element.get("handoff"):
+            context["handoff_id"] = handoff
         if level := element.get("detail-level"):
             context["level"] = level
         if level == DetailLevel.DROP.value:

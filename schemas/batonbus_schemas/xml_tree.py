@@ -53,7 +53,7 @@ GRAMMAR: dict[str, _Shape] = {
     "files-changed": _Shape("", "file*"),
     "verification": _Shape("", "check*"),
     "self-check": _Shape("", "check*"),
-    "context-handoff": _Shape("from task detail-level", "what why caution incomplete"),
+    "context-handoff": _Shape("from task detail-level handoff", "what why caution incomplete"),
     "ref": _Shape("key"),
     "file": _Shape("action path"),
     "check": _Shape("name status"),

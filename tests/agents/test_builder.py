@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from git_project import TASK, WORK, Project
+from msgspec.structs import replace
 from work_bench import (
     Job,
     Player,
@@ -324,3 +325,24 @@ async def test_a_pass_without_a_change_is_never_committed(project: Project) -> N
     assert "no files changed" in result.summary
     assert player.attempts == [(TASK, 1), (TASK, 2), (TASK, 3)]
     assert project.log() == ["first"]
+
+
+async def test_what_is_taken_out_of_a_long_dispatch_lies_in_the_tree_and_is_no_change(
+    project: Project,
+) -> None:
+    write_work(project, ONE)
+    found: list[str] = []
+
+    def look(assignment: Assignment) -> TaskResult:
+        path = assignment.text.partition("All of it: ")[2].split()[0]
+        found.append((assignment.cwd / path).read_text())
+        write(assignment.cwd, {"a.txt": "x\n"})
+        return TaskResult.passed("Wrote a.txt.")
+
+    workshop = await open_workshop(project, {"builder": Player(look)})
+    dispatch = stage_dispatch(workshop.task(WORK, TASK), "builder")
+    body = replace(dispatch, brief="Mind each of the corners. " * 200)
+    async with bus_with(make_builder(workshop)) as bus:
+        result = await (await bus.send("builder", body, work=WORK, task=TASK)).result()
+    assert found == [body.brief]
+    assert (result.status, [it.path for it in result.files_changed]) == ("PASS", ["a.txt"])

@@ -154,6 +154,22 @@ async def test_each_is_told_what_to_write_and_where_the_project_is(project: Proj
     assert seen == [True, True]
 
 
+async def test_a_long_request_lies_whole_where_the_specifier_works(project: Project) -> None:
+    long = Dispatch(brief="Greet the world, and each of its parts. " * 200, title="Greet")
+    found: list[str] = []
+
+    def look(assignment: Assignment) -> TaskResult:
+        path = assignment.text.partition("All of it: ")[2].split()[0]
+        found.append((assignment.cwd / path).read_text())
+        return TaskResult.failed("Too long.")
+
+    workshop = await open_workshop(project, {"specifier": Player(look)})
+    workshop.works.new_work("Greet", DAY)
+    async with fleet(workshop) as bus:
+        await (await bus.send("specifier", long, work=WORK)).result()
+    assert found == [long.brief]
+
+
 async def test_documents_that_are_not_valid_are_asked_for_once_more_with_the_reasons(
     project: Project,
 ) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID, uuid5
@@ -112,7 +113,8 @@ FINDINGS = st.dictionaries(
 
 async def life(tasks: dict[str, Task], ledger: Ledger) -> TaskResult | None:
     """One life of a scheduler; None where it was stopped."""
-    workshop = SimpleNamespace(tasks=lambda _: tasks)
+    nowhere = SimpleNamespace(path=Path("nowhere"))
+    workshop = SimpleNamespace(tasks=lambda _: tasks, repository=nowhere)
     log = SimpleNamespace(info=lambda *_, **__: None)
     envelope = SimpleNamespace(work="WORK-01")
     ctx = SimpleNamespace(send=ledger.send, log=log, envelope=envelope)

@@ -88,6 +88,60 @@ def test_show_gives_programs_the_events_and_what_was_cut(
     assert checked["window"][0]["caution"] == "[red]Not[/red] tested."
 
 
+def test_show_tells_how_long_the_text_was_and_how_long_it_may_be(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    built, checked = last_json(invoke("show", str(line), "--json").stdout)["handoffs"]
+    sizes = built["sizes"]
+    assert (sizes["row"], sizes["form"], sizes["max_characters"]) == (
+        "implementer",
+        "markdown",
+        2800,
+    )
+    assert sizes["tokens"] == -(-sizes["characters"] // 4)
+    assert checked["sizes"]["row"] == "reviewer"
+    text = f"text: {sizes['characters']} of 2,800 characters, {sizes['tokens']} of 700 tokens"
+    assert text in invoke("show", str(line)).stdout
+
+
+def test_what_was_taken_out_of_a_text_is_shown(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    sent = invoke("send", "--to", "builder", "Build it. " * 400, "--wait", "--json")
+    handoff = last_json(sent.stdout)["handoff_id"]
+    shown = invoke("show", handoff)
+    assert "  brief cut to 320 characters\n" in shown.stdout
+    built = last_json(invoke("show", handoff, "--json").stdout)["handoffs"][0]
+    assert built["sizes"]["steps"] == ["brief cut to 320 characters"]
+    assert len(built["envelope"]["body"]["brief"]) == 4000
+
+
+def test_trace_shows_every_handoff_of_a_work_with_its_sizes_and_its_window(
+    invoke: Callable[..., Result], line: UUID, last_json: Any
+) -> None:
+    traced = last_json(invoke("trace", "shop", "--json").stdout)
+    assert traced["work"] == "shop"
+    built, checked = traced["handoffs"]
+    assert (built["id"], built["to"], built["state"]) == (str(line), "builder", "settled")
+    assert (built["window"], built["cuts"]) == ([], [])
+    assert (checked["from"], checked["to"]) == (checked["from"], "verifier")
+    (seen,) = checked["window"]
+    assert (seen["distance"], seen["level"], seen["from"]) == (1, "FULL", "builder")
+    assert checked["cuts"][0]["handoff_id"] == str(line)
+    assert 0 < checked["sizes"]["characters"] <= checked["sizes"]["max_characters"] == 2400
+    table = invoke("trace", "shop").stdout
+    assert f"{checked['sizes']['characters']} of 2,400" in table
+    assert str(line)[:8] in table
+
+
+def test_a_work_without_handoffs_cannot_be_traced(
+    invoke: Callable[..., Result], line: UUID
+) -> None:
+    answer = invoke("trace", "nothing")
+    assert answer.exit_code == 1
+    assert "no handoff of nothing" in answer.stderr
+
+
 def test_the_beginning_of_an_id_is_enough(
     invoke: Callable[..., Result], line: UUID, last_json: Any
 ) -> None:

@@ -158,6 +158,19 @@ def test_everything_that_is_wrong_with_a_file_is_said_at_once(
     assert "$.bundle: expected object, got array" in answer.stdout
 
 
+def test_what_also_stands_in_a_referenced_file_is_not_sent(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = "".join(f"{number}: what happened then.\n" for number in range(60))
+    (tmp_path / "notes.md").write_text(notes)
+    monkeypatch.chdir(tmp_path)
+    body = {"kind": "dispatch", "brief": notes, "refs": ["notes.md"]}
+    envelope = {"id": str(uuid4()), "sender": "alice", "to": "nobody", "body": body}
+    answer = invoke("send", "-", input=json.dumps(envelope))
+    assert answer.exit_code == 4
+    assert "also stand in notes.md: refer to it" in answer.stdout
+
+
 def test_an_envelope_goes_out_in_the_name_of_its_sender(
     invoke: Callable[..., Result], jack: str, last_json: Any
 ) -> None:

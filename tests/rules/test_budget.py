@@ -5,10 +5,18 @@ from uuid import UUID, uuid5
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from batonbus.rules.budget import OverBudgetError, fit, reference_tokens
+from batonbus.rules.budget import (
+    CONTRACT_LISTS,
+    OverBudgetError,
+    count_characters,
+    fit,
+    measure,
+    reference_tokens,
+)
 from batonbus.rules.policy import Budget, Policy
-from batonbus_schemas import Dispatch, Envelope, WindowEntry, render
+from batonbus_schemas import AgentCard, Dispatch, Envelope, HandoffV1, WindowEntry, render
 from batonbus_schemas.context import DetailLevel, Edge
 
 ID = UUID("6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c")
@@ -41,9 +49,9 @@ def test_a_text_of_exactly_the_limit_fits_and_one_more_does_not(letter: str) -> 
     boundary = letter * 1000
     sent = envelope(permission_boundary=boundary)
     length = len(render(sent))
-    assert fit(sent, (), limited(length), render).steps == ()
+    assert fit(sent, (), limited(length)).steps == ()
     with pytest.raises(OverBudgetError) as error:
-        fit(sent, (), limited(length - 1), render)
+        fit(sent, (), limited(length - 1))
     assert error.value.field == "$.body.permission_boundary"
     assert "1,000" in str(error.value)
 
@@ -60,15 +68,15 @@ def test_a_line_end_counts_once() -> None:
 def test_the_limit_of_tokens_counts_too() -> None:
     sent = envelope()
     tokens = reference_tokens(render(sent))
-    assert fit(sent, (), Budget(characters=9999, tokens=tokens), render).tokens == tokens
+    assert fit(sent, (), Budget(characters=9999, tokens=tokens)).tokens == tokens
     with pytest.raises(OverBudgetError):
-        fit(sent, (), Budget(characters=9999, tokens=tokens - 1), render)
+        fit(sent, (), Budget(characters=9999, tokens=tokens - 1))
 
 
 def test_an_exact_tokenizer_is_held_to_the_same_limit() -> None:
     sent = envelope()
     with pytest.raises(OverBudgetError):
-        fit(sent, (), Budget(characters=9999, tokens=100), render, len)
+        fit(sent, (), Budget(characters=9999, tokens=100), count_tokens=len)
 
 
 def test_the_steps_come_in_their_order() -> None:
@@ -78,12 +86,12 @@ def test_the_steps_come_in_their_order() -> None:
         entry(2, DetailLevel.FULL, why="x" * 500, incomplete="j" * 500),
         entry(2, DetailLevel.SUMMARY, "m" * 600),
     )
-    whole = fit(sent, window, HUGE, render)
+    whole = fit(sent, window, HUGE)
     taken: list[str] = []
     limit = whole.characters
     while True:
         try:
-            fitted = fit(sent, window, limited(limit), render)
+            fitted = fit(sent, window, limited(limit))
         except OverBudgetError:
             break
         assert fitted.steps[: len(taken)] == tuple(taken)
@@ -110,11 +118,11 @@ def test_what_caution_boundary_and_evidence_are_never_left_out() -> None:
     kept = {"permission_boundary": "p" * 200, "expected_evidence": ("e" * 200,)}
     sent = envelope(brief="b" * 2000, **kept)
     window = (entry(1, DetailLevel.FULL, "w" * 200, caution="c" * 200, why="y" * 900),)
-    fitted = fit(sent, window, limited(1800), render)
+    fitted = fit(sent, window, limited(1800))
     for letter in "pewc":
         assert letter * 200 in fitted.text
     with pytest.raises(OverBudgetError):
-        fit(sent, window, limited(900), render)
+        fit(sent, window, limited(900))
 
 
 @given(
@@ -126,7 +134,7 @@ def test_all_that_is_taken_out_stands_in_a_reference_that_the_text_names(
     brief: str, why: str, summary: str
 ) -> None:
     window = (entry(1, DetailLevel.FULL, why=why), entry(2, DetailLevel.SUMMARY, summary))
-    fitted = fit(envelope(brief=brief), window, limited(1400), render)
+    fitted = fit(envelope(brief=brief), window, limited(1400))
     assert fitted.characters == len(fitted.text) <= 1400
     texts = {it.text for it in fitted.references}
     assert texts <= {brief, why, summary}
@@ -145,6 +153,97 @@ def test_a_chain_of_long_contexts_stays_inside_every_roles_budget() -> None:
     )
     for role in ("planner", "builder", "verifier", "committer"):
         budget = Policy().limits_of_role(role).budget
-        fitted = fit(envelope(brief="b" * 300), window, budget, render)
+        fitted = fit(envelope(brief="b" * 300), window, budget)
         assert fitted.characters <= budget.characters
         assert fitted.tokens <= budget.tokens
+
+
+def test_a_document_gives_its_lists_up_before_its_goal_and_its_constraints() -> None:
+    text = "What is known of it. " * 14
+    bundle = {
+        "progress": {"summary": "Half done.", "completed_steps": [text]},
+        "decisions": [{"decision": text, "rationale": "It was shorter."}],
+        "artifacts": [{"artifact_id": "a", "name": text}],
+        "memory": [{"key": "m", "summary": text, "provenance": "run-1"}],
+        "open_questions": [text],
+        "constraints": {"must_not_change": [text]},
+    }
+    document = {
+        "handoff_id": str(ID),
+        "from_agent": {"agent_id": "a", "runtime": "claude"},
+        "to_agent": {"agent_id": "builder"},
+        "objective": {"goal": "Mend it."},
+        "bundle": bundle,
+    }
+    sent = Envelope(id=ID, sender="a", to="builder", body=HandoffV1(document=document))
+    fitted = fit(sent, (), limited(1000))
+    assert [it.split(" ")[0] for it in fitted.steps] == list(CONTRACT_LISTS)
+    assert "Mend it." in fitted.text
+    assert text.strip() in fitted.text
+    for reference in fitted.references:
+        assert reference.path in fitted.text
+        assert text.strip() in reference.text
+    with pytest.raises(OverBudgetError) as error:
+        fit(sent, (), limited(500))
+    assert error.value.field == "$.body.document.bundle.constraints.must_not_change[0]"
+
+
+def test_the_form_that_an_agent_reads_is_the_one_that_counts() -> None:
+    sent = envelope(brief="<b> & <i> " * 20)
+    sizes = {form: len(render(sent, (), form)) for form in ("markdown", "xml")}
+    assert sizes["xml"] > sizes["markdown"]
+    for form in ("markdown", "xml"):
+        fitted = fit(sent, (), HUGE, form)
+        assert (fitted.text, fitted.characters) == (render(sent, (), form), sizes[form])
+
+
+def test_an_inline_ref_cache_is_given_whole_and_counted_apart() -> None:
+    cached = envelope(ref_cache={"xml-schema": "# XML " * 500})
+    fitted = fit(cached, (), limited(400), "xml")
+    assert "# XML " * 500 in fitted.text
+    assert fitted.characters == len(render(envelope(), (), "xml"))
+
+
+def card(id: str, role: str, **fields: object) -> AgentCard:
+    return AgentCard(id=id, role=role, **fields)  # type: ignore[arg-type]
+
+
+def test_a_role_is_measured_in_the_longest_form_of_its_agents() -> None:
+    sent = envelope(brief="<b> & <i> " * 20)
+    both = [card("builder-1", "builder"), card("builder-2", "builder", text_form="xml")]
+    size = measure(sent, (), Policy(), both)
+    assert (size.row, size.form, size.max_characters, size.max_tokens) == (
+        "implementer",
+        "xml",
+        2800,
+        700,
+    )
+    assert size.characters == len(render(sent, (), "xml"))
+    assert measure(sent, (), Policy(), both[:1]).form == "markdown"
+    assert measure(sent, (), Policy(), []).form == "markdown"
+
+
+def test_an_agent_that_is_addressed_by_its_id_has_its_own_limits() -> None:
+    sent = replace(envelope(), to="builder-1")
+    listening = [card("builder-1", "builder", policy_role="reviewer")]
+    assert measure(sent, (), Policy(), listening).max_characters == 2400
+    assert measure(sent, (), Policy(), []).max_characters == 2200
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "tokens"),
+    [
+        ("x" * 2729, 2729, 683),
+        ("x" * 2728 + "\r\n", 2729, 683),
+        ("가" * 2800, 2800, 700),
+        ("🛠" * 2801, 2801, 701),
+    ],
+)
+def test_sizes_are_counted_as_the_loop_protocol_publishes_them(
+    text: str, characters: int, tokens: int
+) -> None:
+    """Its example dispatch to an implementer has 2,729 characters, so 683 reference tokens."""
+    assert (count_characters(text), reference_tokens(text)) == (characters, tokens)
+    budget = Policy().limits_of_role("builder").budget
+    inside = characters <= budget.characters and tokens <= budget.tokens
+    assert inside == (characters <= 2800)

@@ -3,9 +3,17 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from batonbus.rules.pastes import SHARED_LIMIT, find_pastes, passages_of
-from batonbus_schemas import Body, Dispatch, Envelope, HandoffV1
+from batonbus.rules.pastes import (
+    SHARED_LIMIT,
+    find_copies,
+    find_pastes,
+    named_files,
+    passages_of,
+)
+from batonbus_schemas import Body, Dispatch, Envelope, HandoffV1, PreviousResult, Question
 
 ID = UUID("6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c")
 
@@ -39,6 +47,7 @@ def test_a_conversation_is_found(text: str) -> None:
     [
         "User: is the name of the table.",
         "The user: a person.\nThe assistant: a program.",
+        "The account:\nuser: reader\nsystem: linux",
         "Add a field `role: string` and the endpoint /user.",
         "Show the agent and the tool.",
     ],
@@ -49,12 +58,37 @@ def test_a_text_that_only_names_a_role_is_no_conversation(text: str) -> None:
 
 def test_what_also_stands_in_a_referenced_file_is_found() -> None:
     history = "".join(f"{number}: what happened then.\n" for number in range(60))
-    pasted = "See:\n" + history[35 : 35 + SHARED_LIMIT]
-    (found,) = find_pastes(dispatch(pasted), files={"works/WORK-01/TASK-01.md": history})
+    pasted = Dispatch(brief="See:\n" + history[35 : 35 + SHARED_LIMIT])
+    (found,) = find_copies(pasted, {"works/WORK-01/TASK-01.md": history})
     assert f"pastes {SHARED_LIMIT} characters" in found.problem
     assert "works/WORK-01/TASK-01.md" in found.problem
-    shorter = "See:\n" + history[35 : 35 + SHARED_LIMIT - 1] + "!"
-    assert find_pastes(dispatch(shorter), files={"TASK-01.md": history}) == []
+    shorter = Dispatch(brief="See:\n" + history[35 : 35 + SHARED_LIMIT - 1] + "!")
+    assert find_copies(shorter, {"TASK-01.md": history}) == []
+
+
+@given(st.text("ab", max_size=700), st.text("ab", max_size=300), st.text("ab", max_size=300))
+def test_a_copy_is_found_wherever_it_stands(copied: str, before: str, after: str) -> None:
+    found = find_copies(Dispatch(brief=f".{before}{copied}"), {"a.md": f"{copied}{after}"})
+    assert bool(found) or len(copied) < SHARED_LIMIT
+
+
+def test_texts_that_say_the_same_again_and_again_are_compared_quickly() -> None:
+    """The search looks at each place of a file once, whatever stands there."""
+    pattern = "-" * (SHARED_LIMIT - 1)
+    assert find_copies(Dispatch(brief=f"{pattern}=" * 100), {"a.md": f"{pattern}+" * 300}) == []
+
+
+def test_a_boundary_may_list_the_files_as_the_plan_does() -> None:
+    files = ", ".join(f"src/module_{number}.py" for number in range(40))
+    body = Dispatch(brief="Build it.", permission_boundary=f"Edit only {files}.")
+    assert find_copies(body, {"works/WORK-01/PLAN.md": f"- **Files**: {files}"}) == []
+
+
+def test_only_files_below_the_senders_folder_are_compared() -> None:
+    body = Dispatch(
+        brief="x", task_file="works/W/TASK-01.md", refs=("a.md", "a.md", "../b.md", "/c.md", "~/d")
+    )
+    assert named_files(body) == ("works/W/TASK-01.md", "a.md")
 
 
 def test_a_passage_of_another_tasks_dispatch_is_found() -> None:
@@ -70,6 +104,19 @@ def test_a_rebuild_and_a_boundary_may_say_the_same_again() -> None:
     assert find_pastes(dispatch(text), passages=passages_of(first)) == []
     other = envelope(Dispatch(brief="Three.", permission_boundary=text), task="TASK-03")
     assert find_pastes(other, passages=passages_of(dispatch("x", permission_boundary=text))) == []
+
+
+def test_what_every_task_is_told_of_another_is_no_repetition() -> None:
+    told = PreviousResult(task="TASK-01", status="PASS", summary="What it did. " * 20)
+    first = envelope(Dispatch(brief="One.", previous_results=(told,)), task="TASK-02")
+    second = envelope(Dispatch(brief="Two.", previous_results=(told,)), task="TASK-03")
+    assert find_pastes(second, passages=passages_of(first)) == []
+
+
+def test_only_dispatches_of_a_work_are_compared() -> None:
+    text = "Only files under src/ may be changed, and nothing else in the repository. " * 4
+    assert passages_of(envelope(Dispatch(brief=text), work="adhoc")) == {}
+    assert passages_of(envelope(Question(text=text))) == {}
 
 
 def contract(memory: list[dict[str, str]]) -> Envelope:

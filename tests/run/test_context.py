@@ -133,7 +133,8 @@ async def test_the_fiftieth_step_sees_and_costs_what_the_fourth_does(
 
     async def work(task: Dispatch, ctx: Context) -> TaskResult | Then:
         number = int(task.brief)
-        result = TaskResult.passed(what=f"step {number:02}\nmore\nlines\n" + "x" * 3_000)
+        lines = ("x" * 59 + "\n") * 50
+        result = TaskResult.passed(what=f"step {number:02}\nmore\nlines\n{lines}")
         to = "pong" if ctx.envelope.to == "ping" else "ping"
         return result.then(to, f"{number + 1:02}") if number < hops else result
 

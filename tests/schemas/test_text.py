@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -5,6 +6,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
 from batonbus_schemas import (
     Delivery,
@@ -16,6 +18,7 @@ from batonbus_schemas import (
     decode,
     render,
 )
+from batonbus_schemas.xml import read_dispatch
 
 ID = UUID("7d0c1f6e-2d8b-4a55-9a52-0d3c9f0a1b22")
 GOLDEN = Path(__file__).parents[2] / "schemas" / "golden"
@@ -201,3 +204,33 @@ def test_a_text_is_always_the_same_and_has_no_trailing_blanks(brief: str, what: 
     assert text == shown(window, brief)
     assert all(line == line.rstrip() for line in text.split("\n"))
     assert text == text.strip()
+
+
+@pytest.mark.parametrize("form", ["markdown", "xml"])
+def test_both_forms_say_whose_an_entry_is_at_which_level_and_where_it_is_kept(form: Any):
+    task = entry(edge=Edge.TASK, level=DetailLevel.SUMMARY, distance=2, from_="verifier")
+    envelope = Envelope(id=ID, sender="cli", to="builder", body=Dispatch(brief="Go on."))
+    text = render(envelope, [entry(), task], form)
+    for told in ("builder", "TASK-02", "FULL", "verifier", "SUMMARY", str(ID), "Did it."):
+        assert told in text
+
+
+def test_both_forms_show_the_lines_of_a_field_to_its_limit():
+    long = entry(what="\n".join(f"line {number}" for number in range(1, 8)))
+    envelope = Envelope(id=ID, sender="cli", to="builder", body=Dispatch(brief="Go on."))
+    (read,) = read_dispatch(render(envelope, [long], "xml")).value.window
+    assert read.what.splitlines() == [f"line {number}" for number in range(1, 6)]
+    assert "line 5" in render(envelope, [long])
+    assert "line 6" not in render(envelope, [long])
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("envelope.*.json")), ids=lambda it: it.stem)
+def test_the_xml_of_every_body_has_the_same_sections_as_the_text(path: Path):
+    envelope = decode(path.read_bytes(), Envelope)
+    xml = etree.fromstring(render(envelope, (), "xml"))
+    if isinstance(envelope.body, Dispatch):
+        assert xml.tag == "dispatch"
+    else:
+        names = [re.sub("[^a-z0-9]+", "-", it.lower()) for it in headings(render(envelope))]
+        assert (xml.tag, [it.tag for it in xml]) == ("assignment", names)
+    assert xml.get("to") == envelope.to

@@ -19,6 +19,7 @@ from batonbus_schemas.context import ContextHandoff, DetailLevel, Edge, WindowEn
 from batonbus_schemas.envelope import Envelope
 from batonbus_schemas.xml import (
     XmlContext,
+    assignment_to_xml,
     dispatch_to_xml,
     read_dispatch,
     read_result,
@@ -169,6 +170,7 @@ def test_a_window_comes_back_exactly(
             why=it.why,
             caution=it.caution,
             incomplete=it.incomplete,
+            handoff_id=it.handoff_id,
         )
         for it in (full, summary)
     )
@@ -218,12 +220,12 @@ def test_a_dispatch_is_written_in_the_elements_of_the_seed() -> None:
         "<action>implement</action>",
         "<description>Hold a sending back.</description>",
         "</task-spec>",
-        '<context-handoff from="verifier" detail-level="SUMMARY">',
+        f'<context-handoff from="verifier" detail-level="SUMMARY" handoff="{ID}">',
         "<what>Did it.</what>",
         "</context-handoff>",
         "<previous-results>",
         '<result task="TASK-01" status="PASS">Store is there.</result>',
-        '<context-handoff from="builder" task="TASK-01" detail-level="FULL">',
+        f'<context-handoff from="builder" task="TASK-01" detail-level="FULL" handoff="{ID}">',
         "<what>Did it.</what>",
         "<why></why>",
         "<caution></caution>",
@@ -232,6 +234,28 @@ def test_a_dispatch_is_written_in_the_elements_of_the_seed() -> None:
         "</previous-results>",
         '<cache-hint sections="build,test"/>',
         "</dispatch>",
+    ]
+
+
+def test_another_body_is_written_as_an_element_a_section() -> None:
+    body = Question(text="Which port?", options=("80", "8080 & <up>"))
+    asked = Envelope(
+        id=ID, sender="builder", to="operator", work="WORK-07", task="TASK-02", attempt=2, body=body
+    )
+    window = [
+        entry(Edge.STAGE, DetailLevel.FULL, task="TASK-02"),
+        entry(Edge.TASK, DetailLevel.DROP),
+    ]
+    assert assignment_to_xml(asked, window).splitlines() == [
+        '<assignment to="operator" work="WORK-07" task="TASK-02" from="builder" attempt="2"'
+        f' handoff="{ID}">',
+        "<question>Which port?</question>",
+        "<options>- 80",
+        "- 8080 &amp; &lt;up&gt;</options>",
+        f'<context-handoff from="builder" task="TASK-02" detail-level="FULL" handoff="{ID}">',
+        "<what>Did it.</what>",
+        "</context-handoff>",
+        "</assignment>",
     ]
 
 

@@ -43,8 +43,8 @@ async def answer(task: Dispatch, ctx: Context) -> TaskResult:
 
 
 class BenchReport(Struct, frozen=True, kw_only=True):
-    """What was measured. `size` is the characters of a brief; latencies are in milliseconds, under
-    this load."""
+    """What was measured. `size` is the characters that each handoff carries; latencies are in
+    milliseconds, under this load."""
 
     handoffs: int
     size: int
@@ -56,14 +56,16 @@ class BenchReport(Struct, frozen=True, kw_only=True):
 
 
 async def run_bench(handoffs: int, size: int) -> BenchReport:
-    """Send `handoffs` (at least 2) dispatches of `size` characters over a bus in a temporary
-    folder. Raises BusUnavailableError where it does not start."""
+    """Send `handoffs` (at least 2) dispatches that carry `size` characters over a bus in a
+    temporary folder. Raises BusUnavailableError where it does not start."""
     with tempfile.TemporaryDirectory(prefix="batonbus-bench-") as folder:
         async with local_bus(Path(folder), fleet=DEFAULT_FLEET, log_level="WARNING") as url:
             command = ["agent", f"{__name__}:worker", "--url", url, "--log-level", "WARNING"]
             process = await start_child([sys.executable, "-P", "-m", "batonbus", *command])
             try:
-                return await _measure(url, handoffs, Dispatch(brief="b" * size), size)
+                # In the ref-cache: a brief of that length would be over its budget.
+                body = Dispatch(brief="Measure.", ref_cache={"load": "b" * size})
+                return await _measure(url, handoffs, body, size)
             finally:
                 await stop_child(process, grace=5)
 

@@ -1,5 +1,6 @@
 """`batonbus agent`: one agent, from a Python module or from any program."""
 
+import enum
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,14 @@ from batonbus.run.bus import serve
 from batonbus.run.command import command_agent, session_agent
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.session import Session, find_command_line
+
+
+class TextFormName(enum.Enum):
+    """The forms of an assignment, as words of the command line."""
+
+    MARKDOWN = "markdown"
+    XML = "xml"
+
 
 Target = Annotated[
     str | None,
@@ -94,6 +103,14 @@ Variables = Annotated[
         "--env", metavar="NAME", help="Environment variable that the program may see; repeat it."
     ),
 ]
+Form = Annotated[
+    TextFormName | None,
+    typer.Option(
+        "--text-form",
+        help="How the program reads its assignments. Default: markdown.",
+        show_default=False,
+    ),
+]
 
 app = new_app()
 
@@ -109,6 +126,7 @@ def agent(
     capabilities: Capabilities = None,
     time_limit: TimeLimit = None,
     variables: Variables = None,
+    text_form: Form = None,
     url: Url = None,
     fleet: Fleet = None,
     as_json: Json = False,
@@ -125,10 +143,11 @@ def agent(
       batonbus agent --role builder --runtime claude --env ANTHROPIC_API_KEY
       batonbus agent --role builder --runtime 'codex --sandbox workspace-write'
       batonbus agent --role counter --command 'wc -w' --slots 4
+      batonbus agent --role builder --command ./build.sh --text-form xml
     """
     make: Callable[[], Agent]
     if target is not None and role is None and command is None and runtime is None:
-        if id or slots or capabilities or time_limit or variables:
+        if id or slots or capabilities or time_limit or variables or text_form:
             raise typer.BadParameter("a Python agent says id, slots and capabilities itself")
         make = partial(find_agent, target, Path.cwd())
     elif target is None and role is not None and runtime is not None and command is None:
@@ -140,6 +159,7 @@ def agent(
             find_session(runtime, time_limit, variables),
             id=id,
             capabilities=tuple(capabilities or ()),
+            text_form=text_form.value if text_form else "markdown",
         )
     elif target is None and role is not None and command is not None and runtime is None:
         make = partial(
@@ -151,6 +171,7 @@ def agent(
             capabilities=tuple(capabilities or ()),
             time_limit=time_limit or 3600.0,
             variables=tuple(variables or ()),
+            text_form=text_form.value if text_form else "markdown",
         )
     else:
         raise typer.BadParameter("give MODULE:ATTR, or --role with --command or --runtime")

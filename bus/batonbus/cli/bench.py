@@ -17,7 +17,7 @@ app = new_app(invoke_without_command=True)
 def bench(
     ctx: typer.Context,
     handoffs: Annotated[int, typer.Option(min=2, help="Handoffs to send.")] = 5000,
-    size: Annotated[int, typer.Option(min=1, max=60_000, help="Characters of each brief.")] = 1024,
+    size: Annotated[int, typer.Option(min=1, max=60_000, help="Characters in each.")] = 1024,
     as_json: Json = False,
     log_level: LogLevel = None,
 ) -> None:

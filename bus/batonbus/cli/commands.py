@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Entry] = {
     "agent": Entry("batonbus.cli.agents", "Run an agent: a Python one, or any program."),
     "send": Entry("batonbus.cli.sending", "Hand work over, and say what became of it."),
     "show": Entry("batonbus.cli.history", "Show all that happened to a handoff."),
+    "trace": Entry("batonbus.cli.trace", "Show what each handoff of a work was given to read."),
     "tail": Entry("batonbus.cli.events", "Follow the events of the ledger as they happen."),
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "inbox": Entry("batonbus.cli.inbox", "List what waits for a person of a role."),

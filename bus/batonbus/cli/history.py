@@ -17,7 +17,7 @@ from batonbus.rules.chain import child_id
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.history import HandoffNotFoundError, History, Step, find_ids, read_line
-from batonbus_schemas import Cut, Dispatch, Envelope, HandoffV1, Question, TaskResult
+from batonbus_schemas import Cut, Dispatch, Envelope, HandoffV1, Question, TaskResult, TextSize
 
 _PREFIX = re.compile(r"[0-9a-f-]{4,36}")
 
@@ -88,6 +88,7 @@ def _draw(history: History, began: float) -> list[str | Table]:
     parts: list[str | Table] = [*describe_head(history), _draw_events(history, began)]
     if history.delivery is not None:
         parts += ["", *_draw_window(history.delivery.cuts)]
+        parts += describe_size(history.delivery.size)
     if history.settlement is not None:
         parts += ["", *describe_result(history.settlement.result)]
     return [*parts, ""]
@@ -172,6 +173,17 @@ def _draw_window(cuts: Sequence[Cut]) -> list[str | Table]:
     return ["window, and what was cut:", table]
 
 
+def describe_size(size: TextSize | None) -> list[str]:
+    """How long the text was that the receiver was given, and what was taken out of it."""
+    if size is None:
+        return []
+    return [
+        f"text: {size.characters:,} of {size.max_characters:,} characters, "
+        f"{size.tokens:,} of {size.max_tokens:,} tokens ({size.form}, {size.row})",
+        *(f"  {step}" for step in size.steps),
+    ]
+
+
 def describe_result(result: TaskResult) -> list[str]:
     """A result in lines for people."""
     lines = [f"result: {result.status}"]
@@ -198,6 +210,7 @@ def as_data(history: History, began: float) -> dict[str, Any]:
         "envelope": history.envelope,
         "events": [_event_data(step, began) for step in history.steps],
         "window": history.delivery.window if history.delivery else (),
+        "sizes": history.delivery.size if history.delivery else None,
         "cuts": history.delivery.cuts if history.delivery else (),
         "result": history.settlement.result if history.settlement else None,
         "next": history.chain.child,

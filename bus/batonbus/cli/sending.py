@@ -19,6 +19,7 @@ from batonbus.cli.running import run, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.errors import Bounced, NoAnswerError
 from batonbus.run.bus import Bus
+from batonbus.run.copies import copied_passages
 from batonbus.run.discovery import find_fleet, find_url, url_user
 from batonbus.run.sent import Sent
 from batonbus_schemas import Dispatch, Envelope, InvalidMessageError, encode, read_handoff
@@ -111,6 +112,8 @@ def send(
             envelope = read_handoff(data, sender=actor)
         else:
             envelope = _wrap(data, to, sender=actor, work=work or ADHOC, task=task)
+        if copied := copied_passages(envelope.body, Path.cwd()):
+            raise InvalidMessageError(tuple(copied))
     except InvalidMessageError as error:
         raise typer.Exit(report(output, refused(data, actor, error.violations))) from None
     go = partial(hand_over, output, url, fleet or find_fleet(), envelope, wait, timeout)

@@ -1,7 +1,8 @@
 """The payload budget: an assignment's text is short, and what is too long becomes a reference.
 
 Source: seed 001, dispatch payload budget, with the shrink order of the design (section 8): never
-`what`, `caution`, the permission boundary or the expected evidence.
+`what`, `caution`, the permission boundary or the expected evidence. A contract v1 document has its
+own lists in their place, the least needed first. An inline ref-cache is counted apart (section 9).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +12,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from batonbus.rules.errors import BatonbusError
-from batonbus.rules.policy import Budget
-from batonbus_schemas import Dispatch, Envelope, WindowEntry
-from batonbus_schemas.context import DetailLevel
+from batonbus.rules.pastes import body_texts
+from batonbus.rules.policy import Budget, Policy
+from batonbus_schemas import (
+    AgentCard,
+    DetailLevel,
+    Dispatch,
+    Envelope,
+    HandoffV1,
+    TaskResult,
+    TextForm,
+    TextSize,
+    WindowEntry,
+    render,
+)
+from batonbus_schemas.sections import sections
 
 BRIEF_STEPS = (320, 240, 160)
 """Characters to which a brief is cut, one after the other (VALP's ladder, seed 001)."""
@@ -21,7 +34,16 @@ BRIEF_STEPS = (320, 240, 160)
 REFERENCES = ".batonbus/references"
 """Folder, relative to where the agent works, in which its runtime writes what was taken out."""
 
-Render = Callable[[Envelope, Sequence[WindowEntry]], str]
+CONTRACT_LISTS = {
+    "memory": ("Memory", "key"),
+    "artifacts": ("Artifacts", "name"),
+    "completed_steps": ("Completed steps", None),
+    "decisions": ("Decisions", "decision"),
+    "open_questions": ("Open questions", None),
+}
+"""What of a contract v1 document may become a reference, in this order: its heading in the text,
+and the key of an item that says where it is (None: an item is a text)."""
+
 CountTokens = Callable[[str], int]
 
 
@@ -33,7 +55,8 @@ class Reference(Struct, frozen=True):
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
-    """An assignment inside its budget: its text, its size, the steps that shortened it."""
+    """An assignment inside its budget: its text, its size, the steps that shortened it, and what
+    they took out."""
 
     text: str
     characters: int
@@ -79,41 +102,86 @@ def fit(
     envelope: Envelope,
     window: Sequence[WindowEntry],
     budget: Budget,
-    render: Render,
+    form: TextForm = "markdown",
     count_tokens: CountTokens = reference_tokens,
 ) -> Fitted:
-    """The assignment as text within `budget`. Steps are taken in their order, and only until it
-    fits; each that changed something is named. `count_tokens` counts exactly where an agent can.
+    """The assignment as text of a form, within `budget`. Steps are taken in their order, only until
+    it fits, and only where they make it shorter; each is named. `count_tokens` counts exactly where
+    an agent can.
 
-    Raises OverBudgetError where it is still too long.
+    Raises OverBudgetError where it is still too long, ValueError where there is no such XML.
     """
-    draft, taken = _Draft(envelope, tuple(window)), list[str]()
-    fitted = _measure(draft, taken, render, count_tokens)
+    draft = _Draft(envelope, tuple(window))
+    fitted = _measure(draft, (), form, count_tokens)
     for name, step in _steps(draft):
         if _fits(fitted, budget):
             break
-        shorter = step(draft)
-        if shorter != draft:
-            draft = shorter
-            taken.append(name)
-            fitted = _measure(draft, taken, render, count_tokens)
+        changed = step(draft)
+        if changed is not draft:
+            shorter = _measure(changed, (*fitted.steps, name), form, count_tokens)
+            if shorter.characters < fitted.characters:
+                draft, fitted = changed, shorter
     if not _fits(fitted, budget):
         field, length = _longest(draft)
         raise OverBudgetError(fitted, budget, field, length)
     return fitted
 
 
+def measure(
+    envelope: Envelope,
+    window: Sequence[WindowEntry],
+    policy: Policy,
+    listening: Sequence[AgentCard],
+) -> TextSize:
+    """The size of an assignment for its addressee, in the longest of the forms that its live agents
+    read (Markdown where none is known). `listening` are their cards: a role has its row's limits,
+    and an agent that is addressed by its id its own.
+
+    Raises OverBudgetError, ValueError.
+    """
+    addressed = next((it for it in listening if it.id == envelope.to), None)
+    if addressed is None:
+        row, limits = policy.row_of(envelope.to), policy.limits_of_role(envelope.to)
+    else:
+        row, limits = policy.row_of(addressed.role), policy.limits_of(addressed)
+    budget = limits.budget
+    fits: dict[TextForm, Fitted] = {
+        it: fit(envelope, window, budget, it) for it in _forms(listening)
+    }
+    form, longest = max(fits.items(), key=lambda it: it[1].characters)
+    return TextSize(
+        row=row,
+        form=form,
+        max_characters=budget.characters,
+        max_tokens=budget.tokens,
+        characters=longest.characters,
+        tokens=longest.tokens,
+        steps=longest.steps,
+    )
+
+
+def _forms(listening: Sequence[AgentCard]) -> set[TextForm]:
+    return {it.text_form for it in listening} if listening else {"markdown"}
+
+
 def _fits(fitted: Fitted, budget: Budget) -> bool:
     return fitted.characters <= budget.characters and fitted.tokens <= budget.tokens
 
 
-def _measure(draft: _Draft, taken: list[str], render: Render, count_tokens: CountTokens) -> Fitted:
-    text = render(draft.envelope, draft.window)
+def _measure(
+    draft: _Draft, steps: tuple[str, ...], form: TextForm, count_tokens: CountTokens
+) -> Fitted:
+    text = render(draft.envelope, draft.window, form)
+    counted, body = text, draft.envelope.body
+    if form == "xml" and isinstance(body, Dispatch | TaskResult) and body.ref_cache:
+        # Markdown names the cached files; XML holds them.
+        without = replace(draft.envelope, body=replace(body, ref_cache={}))
+        counted = render(without, draft.window, form)
     return Fitted(
         text=text,
-        characters=count_characters(text),
-        tokens=count_tokens(text),
-        steps=tuple(taken),
+        characters=count_characters(counted),
+        tokens=count_tokens(counted),
+        steps=steps,
         references=draft.references,
     )
 
@@ -126,6 +194,9 @@ def _steps(draft: _Draft) -> Iterator[_Step]:
             yield f"brief cut to {limit} characters", _cut_brief(body.brief, limit)
         yield "attention by reference", _refer_attention
         yield "skills by reference", _refer_skills
+    if isinstance(body, HandoffV1):
+        for name in CONTRACT_LISTS:
+            yield f"{name} by reference", _refer_list(name)
     farthest_first = sorted(range(len(draft.window)), key=lambda it: -draft.window[it].distance)
     for index in farthest_first:
         if draft.window[index].level is DetailLevel.SUMMARY:
@@ -163,6 +234,25 @@ def _refer_skills(draft: _Draft) -> _Draft:
     return _with_body(draft, reference, skills=(_see(reference),))
 
 
+def _refer_list(name: str) -> Callable[[_Draft], _Draft]:
+    heading, key = CONTRACT_LISTS[name]
+
+    def refer(draft: _Draft) -> _Draft:
+        body = draft.envelope.body
+        text = dict(sections(body)).get(heading, "")
+        if not isinstance(body, HandoffV1) or not text:
+            return draft
+        reference = _reference(draft, name, text)
+        items = [{key: _see(reference)} if key else _see(reference)]
+        bundle = body.document["bundle"]
+        holder = bundle["progress"] if name == "completed_steps" else bundle
+        holder = {**holder, name: items}
+        bundle = {**bundle, "progress": holder} if name == "completed_steps" else holder
+        return _with_body(draft, reference, document={**body.document, "bundle": bundle})
+
+    return refer
+
+
 def _with_body(draft: _Draft, reference: Reference, **fields: Any) -> _Draft:
     envelope = replace(draft.envelope, body=replace(draft.envelope.body, **fields))
     return replace(draft, envelope=envelope, references=_added(draft, reference))
@@ -173,7 +263,7 @@ def _refer(index: int, field: str) -> Callable[[_Draft], _Draft]:
         entry = draft.window[index]
         text: str = getattr(entry, field) or ""
         reference = _reference(draft, f"{field}-{str(entry.handoff_id)[:8]}", text)
-        if len(text) <= len(_see(reference)):
+        if not text:
             return draft
         window = list(draft.window)
         window[index] = replace(entry, **{field: _see(reference)})
@@ -201,16 +291,10 @@ def _name(entry: WindowEntry) -> str:
 
 def _longest(draft: _Draft) -> tuple[str, int]:
     """The longest text that is left, by its path."""
-    body = draft.envelope.body
-    texts: list[tuple[str, str]] = [
-        (f"$.body.{name}", _as_text(getattr(body, name))) for name in body.__struct_fields__
-    ]
+    own = body_texts(draft.envelope.body)
+    texts = [it for it in own if not it[0].startswith("$.body.ref_cache")]
     for index, entry in enumerate(draft.window):
         fields = ("what", "why", "caution", "incomplete")
         texts += [(f"$.window[{index}].{it}", getattr(entry, it) or "") for it in fields]
     path, text = max(texts, key=lambda it: len(it[1]))
     return path, len(text)
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else "" if not value else str(value)

@@ -7,6 +7,7 @@ said, is given to them.
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 import msgspec
@@ -29,23 +30,54 @@ _TURN = re.compile(
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_REPEATABLE = frozenset({"permission_boundary", "expected_evidence", "references_dir", "ref_cache"})
-"""Fields that rightly say the same in every dispatch, or are references themselves."""
+_ASKING, _ANSWERING = {"user", "human"}, {"assistant", "ai", "agent", "model"}
+_REPEATABLE = frozenset(
+    {"permission_boundary", "expected_evidence", "references_dir", "ref_cache", "previous_results"}
+)
+"""Fields that rightly say the same in every dispatch, or what a file says too: a boundary and the
+evidence name the files that the plan declares, a previous result is told to each task that needs
+it, the others are references themselves."""
 
 
 def find_pastes(
-    envelope: Envelope,
-    *,
-    files: Mapping[str, str] | None = None,
-    passages: Mapping[str, str] | None = None,
+    envelope: Envelope, *, passages: Mapping[str, str] | None = None
 ) -> list[Violation]:
-    """All that the body pastes. `files` are texts by their path, of those that it refers to;
-    `passages` are the digests of earlier dispatches of the work, each with its task."""
+    """All that the body pastes. `passages` are the digests of earlier dispatches of the work, each
+    with its task."""
     found = [*_conversations(envelope.body), *_memories(envelope.body), *_foreign(envelope)]
-    for path, text in body_texts(envelope.body):
-        found += _history(path, text, files or {})
+    for path, text in _own_texts(envelope.body):
         found += _repeated(path, text, envelope, passages or {})
     return found
+
+
+def find_copies(body: Body, files: Mapping[str, str]) -> list[Violation]:
+    """Where the body pastes what also stands in a file that it refers to: `files` are their texts
+    by path."""
+    return [
+        Violation(
+            path=path,
+            problem=f"pastes {shared:,} characters that also stand in {name}: refer to it",
+        )
+        for path, text in _own_texts(body)
+        for name, whole in files.items()
+        if (shared := _shared(text, whole))
+    ]
+
+
+def named_files(body: Body) -> tuple[str, ...]:
+    """The files that a dispatch refers to, by the relative paths that it names."""
+    if not isinstance(body, Dispatch):
+        return ()
+    names = (body.task_file, body.plan_file, *body.refs)
+    return tuple(dict.fromkeys(it for it in names if it and not _is_elsewhere(it)))
+
+
+def _own_texts(body: Body) -> Iterator[tuple[str, str]]:
+    """The texts of a dispatch that should be its own; other bodies are no dispatches."""
+    if isinstance(body, Dispatch):
+        for path, text in body_texts(body):
+            if re.split(r"[.\[]", path)[2] not in _REPEATABLE:
+                yield path, text
 
 
 def body_texts(body: Body) -> Iterator[tuple[str, str]]:
@@ -65,10 +97,11 @@ def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _conversations(body: Body) -> Iterator[Violation]:
+    """Both sides speak: `user:` and `system:` alone may be keys of a configuration."""
     for path, text in body_texts(body):
-        turns = len(_TURN.findall(text))
-        if turns >= 2:
-            problem = f"pastes a conversation ({turns} turns): say what it decided"
+        speakers = ["".join(it).lower() for it in _TURN.findall(text)]
+        if _ASKING & set(speakers) and _ANSWERING & set(speakers):
+            problem = f"pastes a conversation ({len(speakers)} turns): say what it decided"
             yield Violation(path=path, problem=problem)
 
 
@@ -89,50 +122,38 @@ def _foreign(envelope: Envelope) -> Iterator[Violation]:
     if not isinstance(body, Dispatch):
         return
     for index, reference in enumerate(body.refs):
-        path = PurePosixPath(reference)
-        parts = path.parts
+        parts = PurePosixPath(reference).parts
         other = (
             envelope.work != ADHOC and parts[:1] == ("works",) and parts[1:2] != (envelope.work,)
         )
-        if path.is_absolute() or ".." in parts or reference.startswith("~") or other:
+        if other or _is_elsewhere(reference):
             problem = f"refers to {reference!r}, outside of the work's folder and its context pack"
             yield Violation(path=f"$.body.refs[{index}]", problem=problem)
 
 
-def _history(path: str, text: str, files: Mapping[str, str]) -> Iterator[Violation]:
-    for name, whole in files.items():
-        shared = _longest_shared(text, whole)
-        if shared >= SHARED_LIMIT:
-            problem = f"pastes {shared:,} characters that also stand in {name}: refer to it"
-            yield Violation(path=path, problem=problem)
+def _is_elsewhere(reference: str) -> bool:
+    path = PurePosixPath(reference)
+    return path.is_absolute() or ".." in path.parts or reference.startswith("~")
 
 
-def _longest_shared(text: str, whole: str) -> int:
-    """The length of the longest shared passage, if it has SHARED_LIMIT characters; else 0. Any
-    such passage holds a whole block of half that length."""
-    block, longest = SHARED_LIMIT // 2, 0
-    for start in range(0, len(text) - block + 1, block):
-        at = whole.find(text[start : start + block])
-        while at >= 0:
-            before = _common(text[:start][::-1], whole[:at][::-1])
-            after = _common(text[start:], whole[at:])
-            longest = max(longest, before + after)
-            at = whole.find(text[start : start + block], at + 1)
-    return longest if longest >= SHARED_LIMIT else 0
-
-
-def _common(one: str, other: str) -> int:
-    return next(
-        (count for count, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
+def _shared(text: str, whole: str) -> int:
+    """The length of the first passage in `whole` that stands in `text` too, if it has SHARED_LIMIT
+    characters; else 0. Each place of both is looked at once, whatever stands there."""
+    size = SHARED_LIMIT
+    known = {hash(text[at : at + size]) for at in range(len(text) - size + 1)}
+    if not known:
+        return 0
+    for at in range(len(whole) - size + 1):
+        passage = whole[at : at + size]
+        if hash(passage) in known and (start := text.find(passage)) >= 0:
+            further = zip(text[start + size :], whole[at + size :], strict=False)
+            return size + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], further))
+    return 0
 
 
 def _repeated(
     path: str, text: str, envelope: Envelope, passages: Mapping[str, str]
 ) -> Iterator[Violation]:
-    if path.removeprefix("$.body.").split("[")[0].split(".")[0] in _REPEATABLE:
-        return
     for digest in _digests(text):
         task = passages.get(digest)
         if task is not None and task != envelope.task:
@@ -145,14 +166,11 @@ def _repeated(
 
 def passages_of(envelope: Envelope) -> dict[str, str]:
     """The digests of a dispatch's long passages, for `find_pastes` on later ones; none outside of a
-    task, where nothing says what belongs together."""
-    if envelope.task is None:
+    task of a work, where nothing says what belongs together."""
+    if envelope.task is None or envelope.work == ADHOC:
         return {}
     return {
-        digest: envelope.task
-        for path, text in body_texts(envelope.body)
-        if path.removeprefix("$.body.").split("[")[0].split(".")[0] not in _REPEATABLE
-        for digest in _digests(text)
+        digest: envelope.task for _, text in _own_texts(envelope.body) for digest in _digests(text)
     }
 
 

@@ -19,6 +19,7 @@ from batonbus.rules.loops import find_loop, make_hop, spent
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.core import Core
 from batonbus.run.history import History, make_history
+from batonbus.run.passages import Passages
 from batonbus.run.records import Records
 from batonbus.run.tally import Tally
 from batonbus.secrecy import find_in
@@ -60,6 +61,7 @@ class Admission:
         self._ledger = core.ledger
         self._records = records
         self._tally = Tally(core.ledger, core.settings.work_limit)
+        self._passages = Passages()
 
     async def admit(self, arrival: Arrival) -> Admitted:
         """The handoff as it may be delivered. Raises RefusedError, InvalidMessageError,
@@ -70,10 +72,14 @@ class Admission:
         envelope = admitted.envelope
         if loop := find_loop(envelope.hops, admitted.trail, limit=settings.hop_limit):
             raise RefusedError(loop)
+        # Of the work that it inherits, too.
+        if pastes := self._passages.find_pastes(envelope):
+            raise RefusedError("the envelope is not admitted", tuple(pastes))
         await self._check_capabilities(envelope)
         # The last check: what is refused for something else uses nothing up.
         if not await self._tally.admits(envelope.work, envelope.id):
             raise RefusedError(spent(envelope.work, settings.work_limit))
+        self._passages.note(envelope)
         return admitted
 
     async def _stand(self, arrival: Arrival, now: datetime) -> Admitted:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from batonbus.run.context import Context
 from batonbus.wire.subjects import check_token
-from batonbus_schemas import AgentCard, Body, TaskResult, Then
+from batonbus_schemas import AgentCard, Body, TaskResult, TextForm, Then
 
 Handler = Callable[[Any, Context], Awaitable[TaskResult | Then]]
 P = ParamSpec("P")
@@ -21,7 +21,8 @@ class Agent:
 
     `id` names this very agent (unique in its fleet; default: the role and a random suffix),
     `capabilities` what contract v1 may expect of it, `slots` how many handoffs it works on at a
-    time, `policy_role` the row of the context policy that applies to it.
+    time, `policy_role` the row of the context policy that applies to it, `text_form` how it reads
+    `ctx.text`.
     Raises InvalidTokenError where a name cannot stand in a subject, ValueError without a slot.
     """
 
@@ -34,6 +35,7 @@ class Agent:
         slots: int = 1,
         policy_role: str | None = None,
         runtime: str = "python",
+        text_form: TextForm = "markdown",
     ) -> None:
         check_token("role", role)
         if slots < 1:
@@ -45,6 +47,7 @@ class Agent:
             slots=slots,
             policy_role=policy_role,
             runtime=runtime,
+            text_form=text_form,
         )
         self._handler: Handler | None = None
         self.accepts: tuple[type, ...] = ()

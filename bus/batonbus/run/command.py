@@ -8,7 +8,7 @@ from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
 from batonbus.run.program import STDERR_SHOWN, CommandFailedError, run_program
 from batonbus.run.session import Session
-from batonbus_schemas import InvalidMessageError, TaskResult, decode
+from batonbus_schemas import InvalidMessageError, TaskResult, TextForm, decode
 from batonbus_schemas.xml import read_result
 
 
@@ -21,13 +21,22 @@ def command_agent(
     slots: int = 1,
     time_limit: float = 3600.0,
     variables: Sequence[str] = (),
+    text_form: TextForm = "markdown",
 ) -> Agent:
     """An agent that runs `command` for each handoff, at most `time_limit` seconds long.
 
     Exit code 0 settles: stdout is a TaskResult as JSON or XML, or else the text of its `what`. Any
-    other exit is a failed attempt. `variables` are further environment variables that it may see.
+    other exit is a failed attempt. `variables` are further environment variables that it may see,
+    `text_form` is what stands on its stdin.
     """
-    agent = Agent(role, id=id, capabilities=capabilities, slots=slots, runtime="command")
+    agent = Agent(
+        role,
+        id=id,
+        capabilities=capabilities,
+        slots=slots,
+        runtime="command",
+        text_form=text_form,
+    )
 
     async def run(body: object, ctx: Context) -> TaskResult:
         return await run_command(command, ctx, time_limit=time_limit, variables=variables)
@@ -37,11 +46,16 @@ def command_agent(
 
 
 def session_agent(
-    role: str, session: Session, *, id: str | None = None, capabilities: tuple[str, ...] = ()
+    role: str,
+    session: Session,
+    *,
+    id: str | None = None,
+    capabilities: tuple[str, ...] = (),
+    text_form: TextForm = "markdown",
 ) -> Agent:
     """An agent that hands every handoff to one session of a program that knows its own, one after
     the other. Its answer is read as that of `command_agent`; an error is a failed attempt."""
-    agent = Agent(role, id=id, capabilities=capabilities, runtime=session.name)
+    agent = Agent(role, id=id, capabilities=capabilities, runtime=session.name, text_form=text_form)
 
     async def run(body: object, ctx: Context) -> TaskResult:
         answer = await session.run(ctx.text, extra=describe(ctx))

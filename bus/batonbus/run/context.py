@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from pathlib import Path
 
 from batonbus.logs import Log, log
 from batonbus.rules.chain import keyed_id
+from batonbus.run.assignment import Assignment
 from batonbus.run.client import Client
 from batonbus.run.sent import Sent
-from batonbus_schemas import Body, Delivery, Envelope, Question, WindowEntry, render
+from batonbus_schemas import Body, Delivery, Envelope, Question, WindowEntry
 from batonbus_schemas.bodies import as_body
 
 
@@ -20,11 +21,13 @@ class Context:
         client: Client,
         delivery: Delivery,
         *,
+        assignment: Assignment,
         accepted: int,
         attempt: int,
         trace: Mapping[str, str],
     ) -> None:
         self._client = client
+        self._assignment = assignment
         self._accepted = accepted
         self._trace = trace
         self.envelope: Envelope = delivery.envelope
@@ -32,10 +35,17 @@ class Context:
         self.attempt = attempt
         self.log: Log = log.bind(handoff=str(delivery.envelope.id))
 
-    @cached_property
+    @property
     def text(self) -> str:
-        """The assignment with its window as readable Markdown: what a command is given."""
-        return render(self.envelope, self.window)
+        """The assignment with its window within the agent's budget, in the form that it reads: what
+        a command is given. What had to be taken out lies at the paths that it names, below the
+        folder in which the agent was started."""
+        return self._assignment.text
+
+    def lay_out(self, folder: Path) -> None:
+        """Write what was taken out of the text below another folder, for a program that is started
+        there. Raises ReferencesNotWrittenError."""
+        self._assignment.lay_out(folder)
 
     @property
     def deadline(self) -> datetime | None:

@@ -6,6 +6,7 @@ says under which accepted event it stands, so that a stale owner's answer change
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from batonbus.rules.chain import ATTEMPT_LIMIT, WINDOW_MANAGER, Chain, child_id
 from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain, leaves
 from batonbus.rules.ownership import claim, has_answered, holds, retry_delay
 from batonbus.run.agent import Agent
+from batonbus.run.assignment import make_assignment
 from batonbus.run.client import Client
 from batonbus.run.context import Context
 from batonbus.run.telemetry import span
@@ -158,9 +160,12 @@ class Handling:
                 if not isinstance(envelope.body, self._agent.accepts):
                     takes = " or ".join(it.__name__ for it in self._agent.accepts)
                     raise Refuse(f"takes {takes}, not {type(envelope.body).__name__}")
+                assignment = make_assignment(lease.delivery, self._agent.card, self._client.policy)
+                assignment.lay_out(Path.cwd())
                 context = Context(
                     self._client,
                     lease.delivery,
+                    assignment=assignment,
                     accepted=lease.accepted,
                     attempt=lease.attempt,
                     trace=trace,

@@ -17,6 +17,7 @@ from batonbus.rules.lineage import LineageError
 from batonbus.rules.window import build_window, second_parents
 from batonbus.run.admission import Admission, Admitted
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
+from batonbus.run.budgets import Budgets
 from batonbus.run.core import Core
 from batonbus.run.records import Records
 from batonbus.run.telemetry import span
@@ -48,6 +49,7 @@ class WindowManager:
         self._ledger = core.ledger
         self._records = Records(core.ledger)
         self._admission = Admission(core, self._records)
+        self._budgets = Budgets(core)
 
     async def run(self) -> None:
         """Read and deliver until cancelled."""
@@ -136,6 +138,7 @@ class WindowManager:
             window=window,
             cuts=cuts,
             trail=admitted.trail,
+            size=await self._budgets.measure(placed, window),
         )
         return Draft(
             subject=self._subject(arrival, "delivered", placed.work, placed.to),
