@@ -114,7 +114,32 @@ def test_the_steps_come_in_their_order() -> None:
     assert near in taken[7]
 
 
-def test_what_caution_boundary_and_evidence_are_never_left_out() -> None:
+def test_one_long_line_of_an_agent_that_is_gone_does_not_end_the_line() -> None:
+    long = "w" * 3000
+    window = (
+        entry(1, DetailLevel.FULL, long, caution="c" * 200),
+        entry(2, DetailLevel.SUMMARY, "s" * 900),
+    )
+    fitted = fit(envelope(), window, limited(1200))
+    assert fitted.steps[-1].endswith("cut to 320 characters")
+    assert "w" * 320 in fitted.text
+    assert "c" * 200 in fitted.text
+    assert long in {it.text for it in fitted.references}
+
+
+def test_a_task_that_needs_eight_others_fits_into_a_builders_budget() -> None:
+    text = "One line about what was done, of about seventy characters in length.\n" * 5
+    window = tuple(
+        entry(1, DetailLevel.FULL, f"{number} {text}", why=text, incomplete=text)
+        for number in range(8)
+    )
+    budget = Policy().limits_of_role("builder").budget
+    fitted = fit(envelope(brief="b" * 300), window, budget)
+    assert fitted.characters <= budget.characters
+    assert {it.text for it in fitted.references} >= {text}
+
+
+def test_caution_boundary_and_evidence_are_never_left_out() -> None:
     kept = {"permission_boundary": "p" * 200, "expected_evidence": ("e" * 200,)}
     sent = envelope(brief="b" * 2000, **kept)
     window = (entry(1, DetailLevel.FULL, "w" * 200, caution="c" * 200, why="y" * 900),)

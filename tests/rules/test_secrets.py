@@ -96,6 +96,11 @@ def test_places_are_named_and_values_are_not() -> None:
     assert "qv7Zr0xT1mNq8Lw2" not in str(found)
 
 
+def test_a_secret_that_two_texts_make_together_is_none() -> None:
+    assert find_bans({"a": "the password", "b": "is hunter2-Prod!"}) == []
+    assert find_bans({"type": ["reasoning"], "b": [{"type": 3}]}) == []
+
+
 def test_a_masked_message_is_a_message() -> None:
     result = TaskResult.passed(what="Set API_KEY=qv7Zr0xT1mNq8Lw2.<think>hm</think>")
     clean = masked(result)

@@ -1,8 +1,9 @@
 """The payload budget: an assignment's text is short, and what is too long becomes a reference.
 
-Source: seed 001, dispatch payload budget, with the shrink order of the design (section 8): never
-`what`, `caution`, the permission boundary or the expected evidence. A contract v1 document has its
-own lists in their place, the least needed first. An inline ref-cache is counted apart (section 9).
+Source: seed 001, dispatch payload budget, with the shrink order of the design (section 8): `what`
+last of all, and never `caution`, the permission boundary or the expected evidence. A contract v1
+document has its own lists in their place, the least needed first. An inline ref-cache is counted
+apart (section 9).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,10 @@ from batonbus_schemas.sections import sections
 
 BRIEF_STEPS = (320, 240, 160)
 """Characters to which a brief is cut, one after the other (VALP's ladder, seed 001)."""
+
+WHAT_STEPS = (320, 160)
+"""Characters to which the `what` of FULL entries is cut where nothing else helps, before it becomes
+a reference: who wrote it is gone, so refusing would end the line (decisions/payload-budget.md)."""
 
 REFERENCES = ".batonbus/references"
 """Folder, relative to where the agent works, in which its runtime writes what was taken out."""
@@ -198,13 +203,19 @@ def _steps(draft: _Draft) -> Iterator[_Step]:
         for name in CONTRACT_LISTS:
             yield f"{name} by reference", _refer_list(name)
     farthest_first = sorted(range(len(draft.window)), key=lambda it: -draft.window[it].distance)
+    full = [it for it in farthest_first if draft.window[it].level is DetailLevel.FULL]
     for index in farthest_first:
         if draft.window[index].level is DetailLevel.SUMMARY:
             yield f"summary of {_name(draft.window[index])} by reference", _refer(index, "what")
     for field in ("why", "incomplete"):
-        for index in farthest_first:
-            if draft.window[index].level is DetailLevel.FULL:
-                yield f"{field} of {_name(draft.window[index])} by reference", _refer(index, field)
+        for index in full:
+            yield f"{field} of {_name(draft.window[index])} by reference", _refer(index, field)
+    for limit in WHAT_STEPS:
+        for index in full:
+            entry = draft.window[index]
+            yield f"what of {_name(entry)} cut to {limit} characters", _cut_what(index, limit)
+    for index in full:
+        yield f"what of {_name(draft.window[index])} by reference", _refer(index, "what")
 
 
 def _cut_brief(whole: str, limit: int) -> Callable[[_Draft], _Draft]:
@@ -261,8 +272,9 @@ def _with_body(draft: _Draft, reference: Reference, **fields: Any) -> _Draft:
 def _refer(index: int, field: str) -> Callable[[_Draft], _Draft]:
     def refer(draft: _Draft) -> _Draft:
         entry = draft.window[index]
-        text: str = getattr(entry, field) or ""
-        reference = _reference(draft, f"{field}-{str(entry.handoff_id)[:8]}", text)
+        name = f"{field}-{str(entry.handoff_id)[:8]}"
+        text = _whole(draft, name, getattr(entry, field) or "")
+        reference = _reference(draft, name, text)
         if not text:
             return draft
         window = list(draft.window)
@@ -270,6 +282,28 @@ def _refer(index: int, field: str) -> Callable[[_Draft], _Draft]:
         return replace(draft, window=tuple(window), references=_added(draft, reference))
 
     return refer
+
+
+def _cut_what(index: int, limit: int) -> Callable[[_Draft], _Draft]:
+    def cut(draft: _Draft) -> _Draft:
+        entry = draft.window[index]
+        name = f"what-{str(entry.handoff_id)[:8]}"
+        whole = _whole(draft, name, entry.what)
+        if len(whole) <= limit:
+            return draft
+        reference = _reference(draft, name, whole)
+        window = list(draft.window)
+        kept = whole[:limit].rstrip()
+        window[index] = replace(entry, what=f"{kept}…\nAll of it: {reference.path}")
+        return replace(draft, window=tuple(window), references=_added(draft, reference))
+
+    return cut
+
+
+def _whole(draft: _Draft, name: str, text: str) -> str:
+    """The text before any step took something out of it."""
+    path = _reference(draft, name, "").path
+    return next((it.text for it in draft.references if it.path == path), text)
 
 
 def _reference(draft: _Draft, name: str, text: str) -> Reference:
