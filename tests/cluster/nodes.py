@@ -2,11 +2,12 @@
 
 import os
 import signal
+import socket
 import time
 import urllib.request
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 import nats
 
 from batonbus.wire.processes import start_child, stop_child
-from batonbus.wire.server import find_server, free_port
+from batonbus.wire.server import find_server
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "cluster.conf"
 USERS = ("operator", "sender", "researcher", "worker-code", "reviewer", "tester", "closer")
@@ -26,10 +27,10 @@ ROUTE = "route:route-password@"
 class Node:
     """One server, which may be killed, stopped and started again on its store and ports."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, ports: Sequence[int]) -> None:
         self.name = name
         self._folder = folder
-        self._port, self._monitoring, route_port = free_port(), free_port(), free_port()
+        self._port, self._monitoring, route_port = ports
         self.route = f"nats://{ROUTE}127.0.0.1:{route_port}"
         self._process: Process | None = None
 
@@ -72,7 +73,11 @@ class Cluster:
     """Three nodes."""
 
     def __init__(self, folder: Path) -> None:
-        self.nodes = [Node(f"nats-{it}", folder / f"nats-{it}") for it in (1, 2, 3)]
+        ports = free_ports(9)
+        self.nodes = [
+            Node(f"nats-{it}", folder / f"nats-{it}", ports[it * 3 - 3 : it * 3])
+            for it in (1, 2, 3)
+        ]
         passwords = {f"NATS_{it.upper().replace('-', '_')}_PASSWORD": it for it in USERS}
         self._environment = {
             **os.environ,
@@ -133,6 +138,15 @@ class Cluster:
             return False
 
         await wait_until(leads, f"{node.name} does not lead {stream}", limit=20)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody uses at this moment, each another one."""
+    with ExitStack() as probes:
+        opened = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in opened:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in opened]
 
 
 async def wait_until(fact: Callable[[], Awaitable[bool]], otherwise: str, *, limit: float) -> None:
