@@ -68,23 +68,22 @@ def ack_before_settled() -> None:
 
 def work_before_accepted() -> None:
     """The handler runs, and then the handoff is accepted."""
-    take, work = Handling._take, Handling.work
+    take, work = Handling.take, Handling.work
     done: dict[int, tuple[Answer, dict[str, str]]] = {}
 
     async def take_(
         self: Handling, delivery: Delivery, stored: Stored, chain: Chain, attempt: int, lease: int
-    ) -> Lease | None:
+    ) -> Lease:
         early = Lease(delivery=delivery, accepted=0, attempt=attempt, trace=stored.headers)
         answer = await work(self, early)
         taken = await take(self, delivery, stored, chain, attempt, lease)
-        if taken is not None:
-            done[taken.accepted] = answer
+        done[taken.accepted] = answer
         return taken
 
     async def work_(_: Handling, lease: Lease) -> tuple[Answer, dict[str, str]]:
         return done.pop(lease.accepted)
 
-    Handling._take = take_  # type: ignore[method-assign]
+    Handling.take = take_  # type: ignore[method-assign]
     Handling.work = work_  # type: ignore[method-assign]
 
 

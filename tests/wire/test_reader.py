@@ -7,8 +7,10 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from batonbus.wire import reader as reader_module
+from batonbus.wire.feed import Feed, Received
 from batonbus.wire.reader import FORGET_AFTER, read_from
 from batonbus.wire.topology import ensure_topology
 
@@ -95,6 +97,26 @@ async def test_no_event_is_missed_or_read_twice_when_connections_break(
         sequences += await read_on(feed, 3000)
         assert weak.connection.session == 3
     assert sequences == list(range(1, 3001))
+
+
+async def test_an_event_that_is_lost_on_its_way_is_read_before_those_behind_it(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a reconnect: the consumer sends on, behind what it sent to nobody."""
+    on_message, lost = Feed._on_message, False
+
+    async def lose_the_third(self: Feed, inbox: str, message: Msg) -> None:
+        nonlocal lost
+        if not lost and Received(wire.connection, message).sequence == 3:
+            lost = True
+        else:
+            await on_message(self, inbox, message)
+
+    monkeypatch.setattr(Feed, "_on_message", lose_the_third)
+    await fill(wire, 10)
+    async with read_from(wire.connection, wire.fleet) as feed:
+        assert await read_on(feed, 10) == list(range(1, 11))
+    assert lost
 
 
 @pytest.mark.faults

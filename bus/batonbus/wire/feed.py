@@ -37,7 +37,7 @@ class ConsumerGoneError(BusUnavailableError):
 class Received:
     """One message of a consumer."""
 
-    __slots__ = ("_connection", "_message", "at", "deliveries", "pending", "sequence")
+    __slots__ = ("_connection", "_message", "at", "deliveries", "number", "pending", "sequence")
 
     def __init__(self, connection: Connection, message: Msg) -> None:
         # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>,
@@ -48,6 +48,7 @@ class Received:
         self._message = message
         self.deliveries = int(tokens[4 + offset])
         self.sequence = int(tokens[5 + offset])
+        self.number = int(tokens[6 + offset])  # among those of its consumer
         self.at = int(tokens[7 + offset]) / 1e9
         self.pending = int(tokens[8 + offset])
 
@@ -88,7 +89,8 @@ class Feed:
     `release` gives each one's place back.
 
     `consumer` names a durable consumer; or it makes one behind the last message, each time that
-    what was requested may be lost.
+    what was requested may be lost. What comes of a made one is without a gap: it goes without acks,
+    so what it sent while the connection was away does not come again.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Feed:
         self._outstanding = 0
         self._in_hand = 0
         self._last = 0
+        self._number = 0
         self._heard = 0.0
         self._session = -1
         self._subscription: Subscription | None = None
@@ -156,6 +159,7 @@ class Feed:
             if self._stopped or not self._connection.client.is_connected:
                 return
             await self._drain()
+            self._inbox = ""  # nothing that comes later counts
             self._session = self._connection.session
             try:
                 consumer = await self._find_consumer()
@@ -165,6 +169,7 @@ class Feed:
                 log.warning("feed.not_renewed", stream=self._stream, error=str(error))
                 return
             self._doubt = ""
+            self._number = 0
             self._next = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
             # A new inbox, so that late answers to old requests cannot confuse the count.
             self._inbox = self._connection.client.new_inbox()
@@ -221,6 +226,8 @@ class Feed:
         self._heard = time.monotonic()
         if message.reply.startswith("$JS.ACK"):
             received = Received(self._connection, message)
+            if not isinstance(self._consumer, str) and not self._follows(inbox, received):
+                return
             self._outstanding -= inbox == self._inbox
             self._in_hand += 1
             self._last = received.sequence
@@ -239,6 +246,17 @@ class Feed:
                 # How much of the requests is left is not known: begin anew.
                 self._doubt = headers.get("Description") or "no answer"
                 log.warning("feed.interrupted", consumer=self._next, why=self._doubt)
+
+    def _follows(self, inbox: str, received: Received) -> bool:
+        """Whether this is the next message of the made consumer. Right after a reconnect the former
+        one still sends, though what it sent before is lost: to go on behind that would be a gap."""
+        if inbox != self._inbox:
+            return False  # the present consumer sends it again
+        if received.number != self._number + 1:
+            self._doubt = f"message {self._number + 1} of the consumer is lost"
+            return False
+        self._number = received.number
+        return True
 
 
 @asynccontextmanager
