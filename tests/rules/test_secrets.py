@@ -81,7 +81,8 @@ def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
 
 
 def test_known_values_of_the_environment_are_found_by_value() -> None:
-    known = secret_values({"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"})
+    environment = {"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"}
+    known = secret_values({**environment, "PWD": "/home/x/project"})
     assert known == {"plainword"}
     assert (
         mask("it says plainword here", known) == "it says [masked: value of the environment] here"

@@ -349,9 +349,12 @@ def _is_reasoning(value: object) -> bool:
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """The values of an environment whose names say that they are secrets."""
+    """The values of an environment whose names say that they are secrets; a shell's `PWD` is the
+    folder it is in."""
     return frozenset(
         value
         for name, value in environment.items()
-        if len(value) >= SHORTEST and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
+        if len(value) >= SHORTEST
+        and name != "PWD"
+        and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
     )
