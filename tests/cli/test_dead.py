@@ -155,6 +155,16 @@ def test_editing_needs_an_editor(
     assert (answer.exit_code, "set EDITOR" in answer.stderr) == (1, True)
 
 
+def test_an_editor_that_leaves_no_file_sends_nothing(
+    invoke: Callable[..., Result], dead: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for editor in ("false", "no-such-editor", "rm", "'unbalanced"):
+        monkeypatch.setenv("VISUAL", editor)
+        answer = invoke("dead", "retry", str(dead), "--edit")
+        assert answer.exit_code == 1
+        assert "nothing was sent" in answer.stderr
+
+
 class Graveyard:
     """A fleet on the same server in which nothing runs: its handoffs are written by hand."""
 
@@ -220,6 +230,9 @@ def test_a_purge_asks_first(
     assert (result.exit_code, told["purged"]) == (1, [])
     assert "Dead letters to purge: 1;" in result.stderr
     assert not (tmp_path / "out").exists()
+    result, told = purge(invoke, "--all", "--to", str(tmp_path / "out"), answer="")
+    assert (result.exit_code, told["purged"]) == (1, [])
+    assert "add --yes" in result.stderr
     result, told = purge(invoke, "--all", "--to", str(tmp_path / "out"), answer="y\n")
     assert (result.exit_code, told["purged"]) == (0, [str(one)])
 

@@ -59,7 +59,10 @@ def test_a_stored_policy_is_what_agents_are_told(
     assert last_json(invoke("policy", "get", "--json").stdout) == before
 
 
-def test_what_is_no_text_is_said(policy: Callable[..., Result], tmp_path: Path) -> None:
+def test_what_is_no_text_is_said(
+    policy: Callable[..., Result], last_json: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(b"\xff\xfe")
     assert "is no text in UTF-8" in policy("show", file).stdout
+    assert last_json(policy("check", file, "--json").stdout)["violations"][0]["path"] == "$"

@@ -109,6 +109,7 @@ def test_work_for_a_busy_role_is_held(shell: Any, bus_folder: Path) -> None:
         assert shell.call("send", "--to", "busy", "one", folder=bus_folder).returncode == 0
         held = shell.call("send", "--to", "busy", "two", folder=bus_folder)
         assert (held.returncode, "held by receipt-keeper" in held.stdout) == (3, True)
+        assert "It stays in the ledger until an agent has room for it." in held.stdout
         agent.end_at_once()
 
 
@@ -169,6 +170,21 @@ def test_what_also_stands_in_a_referenced_file_is_not_sent(
     answer = invoke("send", "-", input=json.dumps(envelope))
     assert answer.exit_code == 4
     assert "also stand in notes.md: refer to it" in answer.stdout
+
+
+def test_a_secret_is_refused_by_its_place_and_never_repeated(
+    invoke: Callable[..., Result], last_json: Any
+) -> None:
+    answer = invoke("send", "--to", "nobody", "password: hunter2-Prod!", "--json")
+    assert (answer.exit_code, "hunter2" in answer.output) == (4, False)
+    told = last_json(answer.stdout)
+    assert (told["state"], told["violations"][0]["path"]) == ("refused", "$.body.brief")
+
+
+def test_text_that_is_blank_is_refused_without_an_id(invoke: Callable[..., Result]) -> None:
+    answer = invoke("send", "--to", "nobody", " ")
+    assert answer.exit_code == 4
+    assert "handoff" not in answer.stdout
 
 
 def test_an_envelope_goes_out_in_the_name_of_its_sender(

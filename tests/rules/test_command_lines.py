@@ -52,6 +52,7 @@ def test_the_words_of_a_call_are_filled_in_one_by_one() -> None:
     ("text", "problem"),
     [
         ("start = [", "is no TOML"),
+        ("start = " + "[" * 9_000, "is no TOML"),
         ("", "$.start"),
         ("start = []", "$.start"),
         ('start = ["x"]\nanswers = "y"', "$.answers"),

@@ -103,6 +103,11 @@ def test_the_room_of_the_ledger_is_told_in_days(
     assert bool(finding.advice) == (status != "ok")
 
 
+def test_without_a_ledger_nothing_is_said_to_be_written() -> None:
+    finding = look(storage=None)["writes"]
+    assert (finding.status, finding.detail) == ("warn", "there is no ledger to write to")
+
+
 def test_the_limit_that_is_reached_first_counts() -> None:
     far, near = Room(by="far", used=5, limit=100), Room(by="near", used=50, limit=60)
     storage = Storage(bytes=5, events=1, age=DAY, rooms=(far, near))

@@ -91,6 +91,7 @@ def test_a_soft_threshold_above_the_hard_one_is_named_as_the_file_names_it() -> 
         ('[context_management]\nmid_task = "clear"', "context_management.mid_task", "allowed: c"),
         ("[fallback]\ntriggers = ['x']", "fallback.triggers[0]", "is not allowed, allowed: b"),
         ("[thresholds", "$", "is no TOML"),
+        ("a = " + "[" * 9_000, "$", "is no TOML"),
         ('{"a": ', "$", "is no JSON"),
         ('{"contextManagement": 3}', "contextManagement", "expected object, got integer"),
         ('{"agents": {"x": 3}}', "agents.x", "expected object, got integer"),

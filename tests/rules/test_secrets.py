@@ -1,11 +1,13 @@
 """Secrets and raw reasoning: found in any text, named by place and kind, never by value."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batonbus.rules.secrets import find_banned, find_bans, mask, masked, secret_values
-from batonbus_schemas import Dispatch, TaskResult
+from batonbus_schemas import MESSAGE_LIMIT, Dispatch, TaskResult
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----"
 SECRETS = {
@@ -56,13 +58,31 @@ def test_a_secret_is_masked_wherever_it_stands(text: str, secret: str) -> None:
         assert "[masked: " in clean
 
 
+@pytest.mark.parametrize(
+    "text", ["token-", "password", "ab-", "<think ", "api_key = ", "token=://"]
+)
+def test_a_text_that_begins_what_it_does_not_end_is_read_in_a_moment(text: str) -> None:
+    """It took up to a minute, in which the window manager does nothing else."""
+    began = time.process_time()
+    find_banned(text * (MESSAGE_LIMIT // len(text)) + "/")
+    assert time.process_time() - began < 4
+
+
+def test_a_secret_is_masked_to_its_end_however_long_it_is() -> None:
+    assert (
+        mask("password: " + "x1-" * 300 + " and more")
+        == "password: [masked: named secret] and more"
+    )
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
     assert mask(text) == text
 
 
 def test_known_values_of_the_environment_are_found_by_value() -> None:
-    known = secret_values({"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"})
+    environment = {"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"}
+    known = secret_values({**environment, "PWD": "/home/x/project"})
     assert known == {"plainword"}
     assert (
         mask("it says plainword here", known) == "it says [masked: value of the environment] here"

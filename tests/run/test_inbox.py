@@ -207,7 +207,7 @@ async def test_after_its_deadline_nobody_waits_for_an_answer(open_bus: Any, quic
         (waiting,) = await wait_for(bus)
         assert waiting.envelope.deadline == deadline
         assert (await sent.result()).text.startswith("dead: ")
-        with pytest.raises(NotWaitingError, match="was dead by receipt-keeper"):
+        with pytest.raises(NotWaitingError, match="was given up on by receipt-keeper"):
             await answer(bus, waiting.chain.id, "yes")
 
 

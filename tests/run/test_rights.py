@@ -1,5 +1,5 @@
 """The rights that `batonbus topology` names are all that the bus's own user needs: a handoff goes
-its whole way, and the doctor finds nothing wrong."""
+its whole way and is let go of, and the doctor finds nothing wrong."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from batonbus import Agent, Bus, Context
+from batonbus.run.core import open_operator
 from batonbus.run.doctor import examine
+from batonbus.run.retention import retain
 from batonbus.testing import FAST, run_receipt_keeper, run_window_manager
 from batonbus.wire.blueprint import blueprint, bus_rights
 from batonbus.wire.connection import connect
@@ -54,7 +56,10 @@ async def test_a_bus_that_may_make_no_stream_does_its_work(
                 with anyio.fail_after(10):
                     result = await (await bus.send("reviewer", "this")).result()
             findings = await examine(bus_user, FLEET)
+            async with open_operator(bus_user, fleet=FLEET) as core:
+                retained = await retain(core, tmp_path / "exports", older_than=-1)
             tasks.cancel_scope.cancel()
     assert result.summary == "Read this"
     assert {it.name for it in findings if it.status != "ok"} == {"disk"}
+    assert retained.removed.handoffs == 1
     assert "Violation" not in (tmp_path / "server.log").read_text()

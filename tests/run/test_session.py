@@ -434,3 +434,6 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("start = 3")
     with pytest.raises(CommandLineError, match=r"a\.toml: \$\.start"):
         find_command_line(str(tmp_path / "a.toml"))
+    (tmp_path / "a.toml").write_bytes(b"\xff")
+    with pytest.raises(CommandLineError, match=r"a\.toml is no text in UTF-8"):
+        find_command_line(str(tmp_path / "a.toml"))

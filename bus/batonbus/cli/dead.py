@@ -1,5 +1,6 @@
 """`batonbus dead`: handoffs that were given up on."""
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
+import anyio
 import anyio.to_thread
 import typer
 
@@ -27,7 +29,7 @@ from batonbus.cli.output import Output, clean, new_table, one_line, short
 from batonbus.cli.running import run, start_logs
 from batonbus.cli.sending import Timeout, Wait, check_timeout, hand_over, report
 from batonbus.cli.tracing import configure_tracing
-from batonbus.rules.chain import OPERATOR
+from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BatonbusError
 from batonbus.rules.retention import Relatives, obstacles
 from batonbus.run.archive import EXPORTS, remove
@@ -96,7 +98,8 @@ async def _list(output: Output, url: str | None, fleet: str, work: str | None) -
             one_line(it.error),
             f"{short(retry.handoff_id)} {retry.state}" if retry else "",
         )
-    output.show(table if letters else f"the fleet {fleet!r} has no dead letters")
+    whose = f"the fleet {fleet!r}" if work is None else f"the work {work!r}"
+    output.show(table if letters else f"{whose} has no dead letters")
     output.emit({"fleet": fleet, "dead": [summarize(it) for it in letters]})
     return 0
 
@@ -126,7 +129,9 @@ def show(
     as_json: Json = False,
     log_level: LogLevel = None,
 ) -> None:
-    """Show why a handoff died: its attempts with their errors, its trace, what it asked.
+    """Show why a handoff died.
+
+    It tells its attempts with their errors, its trace, and what it asked.
 
     \b
     Examples:
@@ -140,7 +145,8 @@ def show(
 
 async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
-        letter = _check_dead(await read_dead(core, await resolve(core, text)))
+        letter = await read_dead(core, await resolve(core, text))
+    _check_dead(letter.history.chain)
     output.show(*_describe(letter))
     began = letter.history.steps[0].stored.event.at
     details = {
@@ -153,14 +159,12 @@ async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     return 0
 
 
-def _check_dead(letter: DeadLetter) -> DeadLetter:
-    chain = letter.history.chain
+def _check_dead(chain: Chain) -> None:
     if chain.stage != "dead":
         stage = "not in the ledger" if chain.stage == "none" else chain.stage
         raise NotDeadError(
             f"handoff {chain.id} is {stage}, no dead letter: `batonbus dead list` names them"
         )
-    return letter
 
 
 def _describe(letter: DeadLetter) -> list[Any]:
@@ -198,10 +202,11 @@ def retry(
     as_json: Json = False,
     log_level: LogLevel = None,
 ) -> None:
-    """Try a dead handoff again: a new handoff with the same content, at the same place, with three
-    new attempts. Its answer comes here, for nobody waits for the old one any more.
+    """Try a dead handoff again, as a new one at the same place.
 
-    A handoff is retried once; a retry that died is retried itself.
+    It has the same content and three new attempts. Its answer comes here, for
+    nobody waits for the old one any more. A handoff is retried once; a retry
+    that died is retried itself.
 
     \b
     Examples:
@@ -239,7 +244,7 @@ async def _retry(
         try:
             envelope = with_body(envelope, data)
         except InvalidMessageError as error:
-            return report(output, refused(encode(envelope), OPERATOR, error.violations))
+            return report(output, refused(encode(envelope), envelope.sender, error.violations))
     return await hand_over(output, url, fleet, envelope, wait, timeout)
 
 
@@ -296,12 +301,13 @@ async def _purge(
         relatives = await read_relatives(core.ledger)
         dead = named or _older(core, relatives, age)
         for handoff_id in named:
-            _check_known_dead(relatives, handoff_id)
+            known = relatives.get(handoff_id)
+            _check_dead(known.chain if known else Chain(id=handoff_id))
         kept = obstacles(relatives, dead)
         going = list(dict.fromkeys(it for it in dead if it not in kept))
         for handoff_id, reason in kept.items():
             output.show(f"{handoff_id} stays: {reason}")
-        declined = bool(going) and not (yes or await _confirm(len(going), to))
+        declined = bool(going) and not (yes or await _confirm(output, len(going), to))
         removed = await remove(core, [] if declined else going, to)
     output.show(f"purged: {removed.handoffs} ({removed.events} events); stay: {len(kept)}")
     if removed.file is not None:
@@ -318,21 +324,18 @@ async def _purge(
     return 1 if declined or (named and kept) else 0
 
 
-async def _confirm(count: int, to: Path) -> bool:
-    question = f"Dead letters to purge: {count}; they are exported to {to} before. Go on?"
-    return await anyio.to_thread.run_sync(partial(typer.confirm, question, err=True))
+async def _confirm(output: Output, count: int, to: Path) -> bool:
+    output.note(f"Dead letters to purge: {count}; they are exported to {to} before. Go on? [y/N]")
+    if sys.stdin.isatty():
+        # Ctrl-C ends this wait; it would not end a thread that reads.
+        await anyio.wait_readable(sys.stdin)
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    output.note("Nothing is purged: answer y, or add --yes.")
+    return False
 
 
 def _older(core: Core, relatives: Relatives, age: float) -> list[UUID]:
     before = core.connection.server_time() - age
     chains = (it.chain for it in relatives.values())
     return [it.id for it in chains if it.stage == "dead" and it.changed <= before]
-
-
-def _check_known_dead(relatives: Relatives, handoff_id: UUID) -> None:
-    relative = relatives.get(handoff_id)
-    if relative is None or relative.chain.stage != "dead":
-        stage = relative.chain.stage if relative else "not in the ledger"
-        raise NotDeadError(
-            f"handoff {handoff_id} is {stage}, no dead letter: `batonbus dead list` names them"
-        )

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from batonbus.rules.errors import BatonbusError
-from batonbus.secrecy import find_in
-from batonbus_schemas import Body, Envelope, InvalidMessageError, decode
+from batonbus_schemas import Body, Envelope, decode
 
 
 class EditorError(BatonbusError):
@@ -28,19 +27,16 @@ def edit_body(body: Body) -> bytes:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(body), indent=2) + b"\n")
         try:
             subprocess.run([*shlex.split(editor), str(path)], check=True)
+            return path.read_bytes()
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise EditorError(
                 f"the editor {editor!r} failed ({error}): nothing was sent"
             ) from error
-        return path.read_bytes()
 
 
 def with_body(envelope: Envelope, data: bytes) -> Envelope:
     """The envelope with this body instead of its own. Raises InvalidMessageError with all that is
-    wrong, as `batonbus validate` says it."""
+    wrong."""
     decode(data, dict[str, object])
     tree = {**msgspec.to_builtins(envelope), "body": msgspec.Raw(data)}
-    changed = decode(msgspec.json.encode(tree), Envelope)
-    if banned := find_in(changed):
-        raise InvalidMessageError(tuple(banned))
-    return changed
+    return decode(msgspec.json.encode(tree), Envelope)

@@ -77,9 +77,13 @@ async def resolve(core: Core, text: str) -> UUID:
         return UUID(text)
     except ValueError:
         found = await find_ids(core, text)
-    if len(found) != 1:
+    if not found:
+        raise HandoffNotFoundError(
+            f"the ledger of the fleet {core.fleet!r} has no handoff that begins with {text!r}"
+        )
+    if len(found) > 1:
         some = "".join(f"\n  {it}" for it in found[:10])
-        raise HandoffNotFoundError(f"{len(found)} handoffs begin with {text!r}{some}")
+        raise HandoffNotFoundError(f"{len(found)} handoffs begin with {text!r}: name one{some}")
     return found[0]
 
 

@@ -74,7 +74,9 @@ def describe(outcome: Outcome) -> list[str]:
     if outcome.result is not None:
         return [outcome.result.status, *clean(outcome.result.text).splitlines()]
     after = f" after {outcome.waited_s:g} s" if outcome.waited_s is not None else ""
-    lines = [f"{outcome.state} by {outcome.by}{after}", f"  handoff {clean(outcome.handoff_id)}"]
+    lines = [f"{outcome.state} by {outcome.by}{after}"]
+    if outcome.handoff_id:
+        lines.append(f"  handoff {clean(outcome.handoff_id)}")
     if outcome.reason:
         lines.append(f"  {clean(outcome.reason)}")
     lines += [f"  {clean(str(violation))}" for violation in outcome.violations]
@@ -99,6 +101,6 @@ def advise(outcome: Outcome, envelope: Envelope, give_up_after: float) -> str:
         case "held" if outcome.reason == PERSON.format(role=envelope.to):
             return f"It stays in the ledger; `batonbus inbox {envelope.to}` shows it."
         case "held":
-            return f"{stays}, until an agent has room for it."
+            return "It stays in the ledger until an agent has room for it."
         case _:
             return ""

@@ -16,6 +16,7 @@ from batonbus.rules.policy_file import read_policy as parse_policy
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.wire.connection import connect
 from batonbus.wire.topology import read_policy, store_policy
+from batonbus_schemas import Violation
 
 app = new_app(no_args_is_help=True)
 
@@ -56,8 +57,9 @@ def show(
 
 @app.command()
 def check(file: File, as_json: Json = False) -> None:
-    """Check a policy file: TOML, or JSON as context policies are written elsewhere. Names every
-    key that is wrong, and exits with 1 then.
+    """Check a policy file: every key that is wrong is named, and the exit code is 1 then.
+
+    It is TOML, or JSON as context policies are written elsewhere.
 
     \b
     Examples:
@@ -126,11 +128,8 @@ def _read(output: Output, file: Path) -> Policy:
         return parse_policy(file.read_text(encoding="utf-8"))
     except PolicyError as error:
         violations = error.violations
-        output.show(
-            f"{file}: {len(violations)} wrong", *(f"  {clean(str(it))}" for it in violations)
-        )
     except UnicodeDecodeError as error:
-        violations = ()
-        output.show(f"{file}: is no text in UTF-8: {error}")
+        violations = (Violation(path="$", problem=f"is no text in UTF-8: {error}"),)
+    output.show(f"{file}: {len(violations)} wrong", *(f"  {clean(str(it))}" for it in violations))
     output.emit({"file": str(file), "valid": False, "violations": violations})
     raise typer.Exit(1)

@@ -157,7 +157,10 @@ async def hand_over(
     """Send a handoff as its sender, say what became of it, and give the exit code."""
     async with Bus(url or find_url(), actor=envelope.sender, fleet=fleet) as bus:
         started = time.monotonic()
-        sent = await _store(bus, envelope)
+        try:
+            sent = await _store(bus, envelope)
+        except InvalidMessageError as error:
+            return report(output, refused(encode(envelope), envelope.sender, error.violations))
         receipt = await sent.receipt()
         outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
         advice = advise(outcome, envelope, bus.client.settings.give_up_after)

@@ -96,7 +96,7 @@ def parse_command_line(text: str) -> CommandLine:
     """The command line that a TOML file describes. Raises CommandLineError with what is wrong."""
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CommandLineError(f"is no TOML: {error}") from None
     if found := find_violations(tree, CommandLine, "$"):
         raise CommandLineError("; ".join(map(str, found)))

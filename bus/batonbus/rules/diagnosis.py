@@ -168,6 +168,8 @@ def _topology(facts: Facts) -> Finding:
 
 
 def _writes(facts: Facts) -> Finding:
+    if facts.storage is None:
+        return _warn("writes", "there is no ledger to write to", "start the bus: `batonbus up`")
     if facts.unwritten is None:
         return _ok("writes", "the ledger stores what is written to it")
     return _fail(

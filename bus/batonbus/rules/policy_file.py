@@ -68,7 +68,7 @@ def _parse(text: str) -> tuple[dict[str, Any], Mapping[str, str]]:
     if not text.lstrip().startswith("{"):
         try:
             return tomllib.loads(text), {}
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise PolicyError((Violation(path="$", problem=f"is no TOML: {error}"),)) from error
     try:
         found: object = json.loads(text)

@@ -58,11 +58,15 @@ _NAME = (
 )
 _NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "credential")
 _QUALIFIES_KEY = re.compile(r"(?i)(?:api|access|private|auth|secret)[_-]?$")
+_VALUE = r"[^\s\"',;<>(){}\[\]|$]"
 _GIVEN = re.compile(
-    r"(?i)[a-z]*(?:[_-][\w-]*)?[\"']?\s*(?:=>|:=|=|:|\bis\b)\s*[\"']?"
-    r"(?P<value>[^\s\"',;<>(){}\[\]|$]{8,})(?<!\.)"
+    r"(?i)[a-z]{0,32}(?:[_-][\w-]{0,64})?[\"']?\s{0,64}(?:=>|:=|=|:|\bis\b)\s{0,64}[\"']?"
+    rf"(?P<value>{_VALUE}{{8,256}})(?<!\.)"
 )
-"""What follows a name, where it is given a value."""
+"""What follows a name, where it is given a value. Bounded, for a name may stand in a text thousands
+of times: without bounds 60 KB took half a minute, and the window manager looks at every message."""
+
+_VALUE_REST = re.compile(rf"{_VALUE}*(?<!\.)")
 
 _SECRET_KEY = re.compile(rf"(?i)(?:^|[_-]){_NAME}$")
 _HEADER = re.compile(
@@ -74,7 +78,7 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _PREFIXED = re.compile(
-    r"(?<![\w/+.-])(?!sha\d)(?P<value>[a-z]{2,8}[-_](?:[a-z]+\d*[-_])*[A-Za-z0-9_-]{20,})(?![\w/+-])"
+    r"(?<![\w/+.-])(?!sha\d)(?P<value>[a-z]{2,8}[-_][A-Za-z0-9_-]{20,})(?![\w/+-])"
 )
 _RANDOM = re.compile(r"(?<![\w/+=.-])(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])")
 _LONG = 24
@@ -83,7 +87,7 @@ _LONG = 24
 _REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 _THINKING = re.compile(
-    r"<(think|thinking|analysis|reasoning|scratchpad)\b[^>]*>.*?(?:</\1\s*>|\Z)",
+    r"<(think|thinking|analysis|reasoning|scratchpad)\b[^>]{0,1000}>.*?(?:</\1\s*>|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 _REASONING_TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
@@ -144,11 +148,14 @@ def _named(text: str, lower: str) -> Iterator[Banned]:
     for name in _NAMES:
         at = lower.find(name)
         while at >= 0:
-            given = _GIVEN.match(text, at + len(name))
+            end = at + len(name)
+            given = _GIVEN.match(text, end)
             named = name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at)
             if given and named and _looks_chosen(given["value"]):
-                yield Banned("named secret", *given.span("value"))
-            at = lower.find(name, at + len(name))
+                rest = _VALUE_REST.match(text, given.end())
+                end = rest.end() if rest else given.end()
+                yield Banned("named secret", given.start("value"), end)
+            at = lower.find(name, end)
 
 
 def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Banned]:
@@ -342,9 +349,12 @@ def _is_reasoning(value: object) -> bool:
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """The values of an environment whose names say that they are secrets."""
+    """The values of an environment whose names say that they are secrets; a shell's `PWD` is the
+    folder it is in."""
     return frozenset(
         value
         for name, value in environment.items()
-        if len(value) >= SHORTEST and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
+        if len(value) >= SHORTEST
+        and name != "PWD"
+        and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
     )

@@ -40,7 +40,8 @@ def _describe(history: History) -> str:
         return f"was answered by {chain.owner} at {moment}{said}"
     if chain.final:
         reason = chain.reason or "no reason given"
-        return f"was {chain.stage} by {history.last_actor} at {moment}: {reason}"
+        ended = "given up on" if chain.stage == "dead" else chain.stage
+        return f"was {ended} by {history.last_actor} at {moment}: {reason}"
     if chain.stage == "accepted":
         return f"is {chain.owner}'s since {moment}"
     if chain.delivered_sequence is None:

@@ -198,9 +198,11 @@ def find_command_line(spec: str) -> CommandLine:
     name = words[0] if words else ""
     if name.endswith(".toml"):
         try:
-            line = parse_command_line(Path(name).read_text())
+            line = parse_command_line(Path(name).read_text(encoding="utf-8"))
         except OSError as error:
             raise CommandLineError(f"{name} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise CommandLineError(f"{name} is no text in UTF-8: {error}") from None
         except CommandLineError as error:
             raise CommandLineError(f"{name}: {error}") from None
     elif name in COMMAND_LINES:

@@ -57,6 +57,7 @@ def bus_rights(fleet: str) -> Rights:
             f"$JS.API.STREAM.INFO.{stream}",
             f"$JS.API.STREAM.INFO.KV_{bucket}",
             f"$JS.API.STREAM.MSG.GET.{stream}",
+            f"$JS.API.STREAM.MSG.DELETE.{stream}",
             f"$JS.API.STREAM.PURGE.{stream}",
             f"$JS.API.DIRECT.GET.KV_{bucket}",
             f"$JS.API.CONSUMER.LIST.{stream}",
