@@ -56,16 +56,6 @@ def test_a_text_of_exactly_the_limit_fits_and_one_more_does_not(letter: str) -> 
     assert "1,000" in str(error.value)
 
 
-def test_a_ref_cache_is_counted_apart() -> None:
-    """A text names its keys alone, so it is neither what made it too long nor what is named."""
-    sent = envelope(permission_boundary="b" * 100, ref_cache={"style": "s" * 900})
-    length = len(render(sent))
-    assert length < 500
-    with pytest.raises(OverBudgetError) as error:
-        fit(sent, (), limited(length - 1), render)
-    assert error.value.field == "$.body.permission_boundary"
-
-
 @pytest.mark.parametrize("letter", ["a", "가", "🛠"])
 def test_tokens_are_a_quarter_of_the_characters_rounded_up(letter: str) -> None:
     assert [reference_tokens(letter * count) for count in (0, 1, 4, 5)] == [0, 1, 1, 2]

@@ -37,6 +37,7 @@ from batonbus_schemas import (
     decode,
     encode,
 )
+from batonbus_schemas.xml import read_dispatch
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +57,9 @@ def reference(content: str) -> str:
     return f"object:sha256-{digest(content)}"
 
 
-def reader() -> tuple[Agent, list[tuple[Dispatch, Context]]]:
+def reader(**options: Any) -> tuple[Agent, list[tuple[Dispatch, Context]]]:
     """An agent, and what its handler was given."""
-    agent, seen = Agent("reader"), list[tuple[Dispatch, Context]]()
+    agent, seen = Agent("reader", **options), list[tuple[Dispatch, Context]]()
 
     @agent.handles
     async def read(task: Dispatch, ctx: Context) -> TaskResult:
@@ -100,6 +101,14 @@ async def test_a_ref_cache_of_300_kb_reaches_the_handler_whole(
     assert len(encode(delivery)) < 4_000
     assert delivery.envelope.body.ref_cache["guide-1"] == reference(cache["guide-1"])
     assert delivery.envelope.body.ref_cache["short"] == "as it is"
+
+
+async def test_who_reads_xml_has_the_contents_in_the_text_beyond_its_budget(open_bus: Any) -> None:
+    agent, seen = reader(text_form="xml")
+    cache = {"style": text("style", 40_000)}
+    async with open_bus(agent) as bus:
+        await (await bus.send("reader", Dispatch(brief="x", ref_cache=cache))).result()
+    assert read_dispatch(seen[0][1].text).value.body.ref_cache == cache
 
 
 async def test_the_same_content_of_twenty_dispatches_is_stored_once(open_bus: Any) -> None:
