@@ -9,6 +9,8 @@ from batonbus.rules.errors import (
     ConflictError,
     MessageTooLargeError,
     NoAnswerError,
+    ObjectError,
+    ReferenceTooLargeError,
     Refuse,
     TryAgain,
 )
@@ -37,7 +39,9 @@ __all__ = [
     "IllegalStepError",
     "MessageTooLargeError",
     "NoAnswerError",
+    "ObjectError",
     "ProgramError",
+    "ReferenceTooLargeError",
     "Refuse",
     "Sent",
     "Session",

@@ -25,13 +25,16 @@ def make_agents() -> list[Agent]:
 
     @researcher.handles
     async def research(task: Dispatch, ctx: Context) -> TaskResult:
-        sent = await ctx.send("coder", f"code what {task.brief} needs")
-        answer = await sent.result()
+        body = Dispatch(brief=f"code what {task.brief} needs", ref_cache=task.ref_cache)
+        answer = await (await ctx.send("coder", body)).result()
+        assert answer.ref_cache == task.ref_cache
         return TaskResult.passed(what=f"asked the coder: {answer.summary}")
 
     @coder.handles
     async def code(task: Dispatch, ctx: Context) -> TaskResult:
-        return TaskResult.passed(what=f"done: {task.brief}")
+        return TaskResult(
+            status="PASS", summary=f"done: {task.brief}", ref_cache=dict(task.ref_cache)
+        )
 
     return [researcher, coder]
 
@@ -45,7 +48,9 @@ async def test_agents_work_for_an_operator_and_for_each_other(server: Any) -> No
             for agent in make_agents():
                 tasks.start_soon(serve, agent, server.url(agent.card.id))
             async with Bus(operator, actor="operator") as bus:
-                sent = await bus.send("researcher", "the task")
+                guides = {f"guide-{it}": f"{it} is long.\n" * 8000 for it in range(3)}
+                body = Dispatch(brief="the task", ref_cache=guides)
+                sent = await bus.send("researcher", body)
                 assert (await sent.receipt()).state == "accepted"
                 result = await sent.result()
             tasks.cancel_scope.cancel()

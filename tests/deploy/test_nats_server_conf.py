@@ -17,6 +17,7 @@ from batonbus.wire.connection import connect
 from batonbus.wire.subjects import (
     answers_to,
     ask_subject,
+    objects_bucket,
     registry_bucket,
     stream_name,
 )
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.anyio
 FLEET = "default"
 STREAM = stream_name(FLEET)
 REGISTRY = registry_bucket(FLEET)
+OBJECTS = objects_bucket(FLEET)
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 AGENT_EVENTS = ("sent", "accepted", "refused", "failed", "settled", "cancelled")
@@ -252,6 +254,10 @@ FOREIGN_PUBLISHES = {
     "a consumer of its own": f"$JS.API.CONSUMER.CREATE.{STREAM}.spy",
     "the end of a consumer": f"$JS.API.CONSUMER.DELETE.{STREAM}.{role_consumer('researcher')}",
     "reading the registry": f"$JS.API.DIRECT.GET.KV_{REGISTRY}",
+    "a content under a name of its choice": f"$KV.{OBJECTS}.{'0' * 64}",
+    "reading any content": f"$JS.API.STREAM.MSG.GET.KV_{OBJECTS}",
+    "reading the newest content": f"$JS.API.DIRECT.GET.KV_{OBJECTS}.$KV.{OBJECTS}.*",
+    "the end of all contents": f"$JS.API.STREAM.PURGE.KV_{OBJECTS}",
 }
 
 

@@ -41,7 +41,7 @@ async def test_a_bus_that_may_make_no_stream_does_its_work(
 
     @reviewer.handles
     async def review(task: Dispatch, ctx: Context) -> TaskResult:
-        return TaskResult.passed(f"Read {task.brief}")
+        return TaskResult.passed(f"Read {task.brief}, {len(task.ref_cache['guide'])} characters")
 
     with server_with(CONFIGURATION) as address:
         admin, bus_user = f"nats://admin:x@{address}", f"nats://bus:x@{address}"
@@ -54,12 +54,14 @@ async def test_a_bus_that_may_make_no_stream_does_its_work(
             async with Bus(admin, actor="source", fleet=FLEET) as bus:
                 tasks.start_soon(bus.run, reviewer)
                 with anyio.fail_after(10):
-                    result = await (await bus.send("reviewer", "this")).result()
+                    guide = {"guide": "A long guide.\n" * 1000}
+                    body = Dispatch(brief="this", ref_cache=guide)
+                    result = await (await bus.send("reviewer", body)).result()
             findings = await examine(bus_user, FLEET)
             async with open_operator(bus_user, fleet=FLEET) as core:
                 retained = await retain(core, tmp_path / "exports", older_than=-1)
             tasks.cancel_scope.cancel()
-    assert result.summary == "Read this"
+    assert result.summary == "Read this, 14000 characters"
     assert {it.name for it in findings if it.status != "ok"} == {"disk"}
     assert retained.removed.handoffs == 1
     assert "Violation" not in (tmp_path / "server.log").read_text()

@@ -19,6 +19,7 @@ from batonbus.wire.subjects import (
     check_token,
     deliveries_to,
     kind_filter,
+    objects_bucket,
     registry_bucket,
     stream_name,
 )
@@ -52,7 +53,8 @@ IMPOSSIBLE = [
 
 PLACES: dict[str, Callable[[str], object]] = {
     "stream": stream_name,
-    "bucket": registry_bucket,
+    "registry": registry_bucket,
+    "objects": objects_bucket,
     "all events": all_events,
     "chain": lambda name: chain_filter(name, ID),
     "kind": lambda name: kind_filter(name, "sent"),

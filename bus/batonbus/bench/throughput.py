@@ -14,6 +14,7 @@ import anyio
 from msgspec import Struct
 
 from batonbus.rules.errors import BusUnavailableError
+from batonbus.rules.references import INLINE_LIMIT
 from batonbus.run.agent import Agent
 from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.context import Context
@@ -63,11 +64,17 @@ async def run_bench(handoffs: int, size: int) -> BenchReport:
             command = ["agent", f"{__name__}:worker", "--url", url, "--log-level", "WARNING"]
             process = await start_child([sys.executable, "-P", "-m", "batonbus", *command])
             try:
-                # In the ref-cache: a brief of that length would be over its budget.
-                body = Dispatch(brief="Measure.", ref_cache={"load": "b" * size})
-                return await _measure(url, handoffs, body, size)
+                return await _measure(url, handoffs, _loaded(size), size)
             finally:
                 await stop_child(process, grace=5)
+
+
+def _loaded(size: int) -> Dispatch:
+    """In the ref-cache, for a brief of that length would be over its budget; in pieces that are not
+    yet referred to, for each handoff shall carry them."""
+    pieces, rest = divmod(size, INLINE_LIMIT)
+    load = {f"load-{number}": "b" * INLINE_LIMIT for number in range(pieces)}
+    return Dispatch(brief="Measure.", ref_cache={**load, "rest": "b" * rest})
 
 
 async def _measure(url: str, handoffs: int, body: Dispatch, size: int) -> BenchReport:

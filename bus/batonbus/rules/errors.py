@@ -31,6 +31,21 @@ class MessageTooLargeError(BatonbusError):
         )
 
 
+class ReferenceTooLargeError(BatonbusError):
+    """A content of a ref-cache is more than the object store takes as one."""
+
+    def __init__(self, key: str, size: int, limit: int) -> None:
+        self.key, self.size, self.limit = key, size, limit
+        super().__init__(
+            f"reference {key!r} has {size:,} bytes, limit {limit:,}: "
+            "divide it, or put it into a file and name the file"
+        )
+
+
+class ObjectError(BatonbusError):
+    """The content behind a reference is not there, or is not what its hash says."""
+
+
 class NoAnswerError(BatonbusError):
     """The server did not answer in time; whether it stored the message is not known."""
 

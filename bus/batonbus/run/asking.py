@@ -6,21 +6,27 @@ import msgspec
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain
-from batonbus.rules.errors import BusUnavailableError
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.run.confirmation import Word
 from batonbus.wire.connection import Connection, ServiceError
+from batonbus.wire.publisher import check_size
 from batonbus.wire.subjects import ask_subject
 from batonbus_schemas import AgentCard, Envelope, Receipt, Settlement
 
 HELLO = "hello"
 CHAIN = "chain"
 CONFIRM = "confirm"
+STORE = "store"
+CONTENT = "content"
 
 ASK_TIMEOUT = 2.0
 """Seconds to wait for an answer: a keeper that is killed with a question in hand never answers it,
 and the next one does at once."""
+
+CONTENT_TIMEOUT = 10.0
+"""Seconds to wait for an answer to do with a content of up to a megabyte."""
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -73,6 +79,10 @@ class NotPartOfItError(BusUnavailableError):
     """Only those who are part of a handoff may ask for its state."""
 
 
+class NoContentError(BusUnavailableError):
+    """No content is stored under this hash."""
+
+
 async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Welcome:
     """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
     data = await _ask(connection, fleet, HELLO, Hello(card=card))
@@ -95,6 +105,34 @@ async def ask_confirm(
     """Which of these heard events count. Raises NoAnswerError, BusUnavailableError."""
     data = await _ask(connection, fleet, CONFIRM, ConfirmQuestion(words=words))
     return msgspec.json.decode(data, type=ConfirmAnswer).counts
+
+
+async def ask_store(connection: Connection, fleet: str, content: bytes) -> None:
+    """Have a content stored under its hash, if it is not there already. Raises NoAnswerError,
+    MessageTooLargeError, BusUnavailableError."""
+    check_size(content, {}, connection.client.max_payload)
+    await _ask_for_content(connection, fleet, STORE, content)
+
+
+async def ask_content(connection: Connection, fleet: str, name: str) -> bytes | None:
+    """The content with this hash, None where it is not stored. Raises NoAnswerError,
+    BusUnavailableError."""
+    try:
+        return await _ask_for_content(connection, fleet, CONTENT, name.encode())
+    except ServiceError as error:
+        if error.kind == NoContentError.__name__:
+            return None
+        raise
+
+
+async def _ask_for_content(connection: Connection, fleet: str, verb: str, payload: bytes) -> bytes:
+    subject = ask_subject(fleet, verb, connection.actor)
+    try:
+        return await connection.request(subject, payload, timeout=CONTENT_TIMEOUT)
+    except ServiceError as error:
+        if error.kind == NoAnswerError.__name__:
+            raise NoAnswerError(str(error)) from error
+        raise
 
 
 async def _ask(connection: Connection, fleet: str, verb: str, question: Struct) -> bytes:

@@ -69,8 +69,9 @@ class Bus:
         """Hand work to a role or an agent; a string is the brief of a Dispatch.
 
         With a `key`, sending the same again, by the same named `actor`, is the same handoff.
-        `after` names the handoffs whose context the receiver shall see. Raises
-        InvalidMessageError, ConflictError, and ValueError for a key of an actor without a name.
+        `after` names the handoffs whose context the receiver shall see. Contents of a ref-cache may
+        have 1,000,000 bytes each. Raises InvalidMessageError, ConflictError,
+        ReferenceTooLargeError, and ValueError for a key of an actor without a name.
         """
         client = self.client
         if key is not None and not self._is_named:

@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 import anyio
+from msgspec.structs import replace
 from opentelemetry.trace import SpanKind
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, Event, Kind, step
 from batonbus.rules.errors import BusUnavailableError, ConflictError, NoAnswerError
 from batonbus.rules.policy import Policy
+from batonbus.rules.references import refer
 from batonbus.rules.settings import Settings
 from batonbus.run.asking import (
     ChainAnswer,
@@ -26,6 +28,7 @@ from batonbus.run.changes import Changes
 from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
+from batonbus.run.references import References
 from batonbus.run.telemetry import span
 from batonbus.secrecy import find_in
 from batonbus.wire.connection import Connection, connect
@@ -77,6 +80,7 @@ class Client:
         self.policy = policy
         self.ledger = Ledger(connection, publisher, fleet, may_read=False)
         self.registry = Registry(connection, publisher, fleet)
+        self.references = References(connection, fleet)
         self.lines = Lines()
         self._heard: list[Stored] = []
         self._hearing = Changes()
@@ -90,13 +94,14 @@ class Client:
         carried: Mapping[str, str] = NO_TRACE,
     ) -> Line:
         """Store a handoff and watch its line. The same content under the same id is the same
-        handoff: its answers come at once. `carried` is the trace context that goes on where
-        nobody records spans.
+        handoff: its answers come at once. Long contents of its ref-cache are stored first, and go
+        as references. `carried` is the trace context that goes on where nobody records spans.
 
-        Raises InvalidMessageError, ConflictError, MessageTooLargeError.
+        Raises InvalidMessageError, ConflictError, MessageTooLargeError, ReferenceTooLargeError.
         """
         if banned := find_in(envelope):
             raise InvalidMessageError(tuple(banned))
+        envelope = replace(envelope, body=await self.references.store(envelope.body))
         payload = encode(envelope)
         # Structs made in Python are not checked before they are read: say what is wrong at once.
         # And what was read is what a later send is compared with: lists are tuples there.
@@ -248,10 +253,17 @@ def batched(items: list[Stored], size: int) -> list[list[Stored]]:
 
 
 def check_same(ours: Envelope, stored: Envelope) -> None:
-    """Raises ConflictError where two handoffs with one id differ in content."""
+    """Raises ConflictError where two handoffs with one id differ in content; that one has it in its
+    ref-cache and the other refers to it is no difference."""
+    ours, stored = _as_referred(ours), _as_referred(stored)
     differing = tuple(it for it in COMPARED if getattr(ours, it) != getattr(stored, it))
     if differing:
         raise ConflictError(ours.id, differing)
+
+
+def _as_referred(envelope: Envelope) -> Envelope:
+    body, _ = refer(envelope.body)
+    return replace(envelope, body=body)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
+from batonbus.wire.objects import Objects
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.topology import ensure_topology, read_clock, read_policy, read_settings
@@ -30,6 +31,7 @@ class Core(Struct, frozen=True):
     connection: Connection
     ledger: Ledger
     registry: Registry
+    objects: Objects
     settings: Settings
     fleet: str
     policy: Policy = Policy()
@@ -51,6 +53,7 @@ async def open_core(
             connection,
             Ledger(connection, publisher, fleet),
             Registry(connection, publisher, fleet),
+            Objects(connection, publisher, fleet),
             await ensure_topology(connection, fleet, settings),
             fleet,
             await read_policy(connection, fleet),
@@ -88,6 +91,7 @@ async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
             connection,
             Ledger(connection, publisher, fleet),
             Registry(connection, publisher, fleet),
+            Objects(connection, publisher, fleet),
             settings,
             fleet,
             await read_policy(connection, fleet),

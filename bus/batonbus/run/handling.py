@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 from opentelemetry.trace import SpanKind
 
 from batonbus.logs import log
@@ -160,18 +161,20 @@ class Handling:
                 if not isinstance(envelope.body, self._agent.accepts):
                     takes = " or ".join(it.__name__ for it in self._agent.accepts)
                     raise Refuse(f"takes {takes}, not {type(envelope.body).__name__}")
-                assignment = make_assignment(lease.delivery, self._agent.card, self._client.policy)
+                body = await self._client.references.restore(envelope.body)
+                whole = replace(lease.delivery, envelope=replace(envelope, body=body))
+                assignment = make_assignment(whole, self._agent.card, self._client.policy)
                 assignment.lay_out(Path.cwd())
                 context = Context(
                     self._client,
-                    lease.delivery,
+                    whole,
                     assignment=assignment,
                     accepted=lease.accepted,
                     attempt=lease.attempt,
                     trace=trace,
                 )
-                outcome = await self._agent.handler(envelope.body, context)
-                return self.settled(envelope, outcome), trace
+                outcome = await self._agent.handler(body, context)
+                return await self.settled(envelope, outcome), trace
             except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
                 return self._raised(lease, error), trace
             except asyncio.CancelledError as error:
@@ -181,9 +184,9 @@ class Handling:
                 # Nobody cancelled us: the handler awaited something that was cancelled.
                 return self._raised(lease, error), trace
 
-    def settled(self, envelope: Envelope, outcome: TaskResult | Then) -> Answer:
-        """The answer to this handoff that the outcome is, without secrets. Raises TypeError,
-        InvalidMessageError."""
+    async def settled(self, envelope: Envelope, outcome: TaskResult | Then) -> Answer:
+        """The answer to this handoff that the outcome is, without secrets; long contents of its
+        ref-caches are stored. Raises TypeError, InvalidMessageError, ReferenceTooLargeError."""
         if isinstance(outcome, TaskResult):
             settlement = Settlement(result=outcome)
         elif isinstance(outcome, Then):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
@@ -202,12 +205,19 @@ class Handling:
                 f"the handler returned {type(outcome).__name__}: return a TaskResult, "
                 "or result.then(role, body)"
             )
-        settlement = hide_in(settlement)
+        settlement = await self._referred(hide_in(settlement))
         payload = encode(settlement)
         # Structs made in Python are not checked before they are read, and then it is too late.
         decode(payload, Settlement)
         child_to = settlement.next.to if settlement.next else None
         return Answer(kind="settled", payload=payload, child_to=child_to)
+
+    async def _referred(self, settlement: Settlement) -> Settlement:
+        store = self._client.references.store
+        following = settlement.next
+        if following is not None:
+            following = replace(following, body=await store(following.body))
+        return replace(settlement, result=await store(settlement.result), next=following)
 
     def _raised(self, lease: Lease, error: BaseException) -> Answer:
         cause, *others = leaves(error)

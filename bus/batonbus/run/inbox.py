@@ -101,13 +101,13 @@ class Inbox:
         """Accept and settle a waiting handoff as the connected person; returns the result as it is
         stored, without secrets.
 
-        Raises InvalidMessageError before anything is written, HandoffNotFoundError, and
+        Raises InvalidMessageError before any event is written, HandoffNotFoundError, and
         NotWaitingError also where somebody else was first.
         """
         while True:
             waiting = await self.find(handoff_id)
             hand = Handling(Agent(waiting.envelope.to), person)
-            settled = hand.settled(waiting.envelope, result)
+            settled = await hand.settled(waiting.envelope, result)
             if await _answer(hand, waiting, settled):
                 return decode(settled.payload, Settlement).result
 

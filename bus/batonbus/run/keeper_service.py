@@ -1,4 +1,5 @@
-"""What the keepers answer: the fleet's numbers, and the state of a chain to those in it."""
+"""What the keepers answer: the fleet's numbers, the state of a chain to those in it, and a content
+to whoever says its hash."""
 
 from typing import cast
 from uuid import UUID
@@ -9,15 +10,19 @@ import msgspec
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, fold, is_in_line
 from batonbus.rules.errors import InvalidTokenError, NoAnswerError
+from batonbus.rules.references import content_hash
 from batonbus.run.asking import (
     CHAIN,
     CONFIRM,
+    CONTENT,
     HELLO,
+    STORE,
     ChainAnswer,
     ChainQuestion,
     ConfirmAnswer,
     ConfirmQuestion,
     Hello,
+    NoContentError,
     NotPartOfItError,
     Welcome,
 )
@@ -42,7 +47,8 @@ RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead"
 
 
 class KeeperService:
-    """Answers `hello`, `chain` by a fresh read of the ledger, and `confirm` from memory."""
+    """Answers `hello`, `chain` by a fresh read of the ledger, `confirm` from memory; `store` keeps
+    a content, `content` gives it to whoever can say its hash."""
 
     def __init__(self, core: Core, confirmed: Confirmed) -> None:
         self._core = core
@@ -50,7 +56,13 @@ class KeeperService:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        handlers = {HELLO: self._hello, CHAIN: self._chain, CONFIRM: self._confirm}
+        handlers = {
+            HELLO: self._hello,
+            CHAIN: self._chain,
+            CONFIRM: self._confirm,
+            STORE: self._store,
+            CONTENT: self._content,
+        }
         async with serve(self._core.connection, self._core.fleet, handlers):
             await anyio.sleep_forever()
 
@@ -69,6 +81,20 @@ class KeeperService:
         question = msgspec.json.decode(data, type=ConfirmQuestion)
         counts = await self._confirmed.check(question.words)
         return msgspec.json.encode(ConfirmAnswer(counts=counts))
+
+    async def _store(self, actor: str, data: bytes) -> bytes:
+        # The name is never the asker's to say: nothing is ever stored under another content's.
+        name = content_hash(data)
+        if await self._core.objects.put(name, data):
+            log.info("object.stored", object=name, bytes=len(data), by=actor)
+        return name.encode()
+
+    async def _content(self, actor: str, data: bytes) -> bytes:
+        name = data.decode()
+        content = await self._core.objects.get(name)
+        if content is None:
+            raise NoContentError(f"nothing is stored under {name}")
+        return content
 
     async def _chain(self, actor: str, data: bytes) -> bytes:
         question = msgspec.json.decode(data, type=ChainQuestion)

@@ -56,10 +56,11 @@ class Sent:
 
     async def result(self) -> TaskResult:
         """The result at the end of the line, however long it takes.
-        Raises Bounced where the line ended refused, dead or cancelled."""
+        Raises Bounced where the line ended refused, dead or cancelled; ObjectError where a content
+        of the result's ref-cache is gone."""
         while not self._line.ended:
             await self._line.wait_change()
-        return self._line.result()
+        return await self._client.references.restore(self._line.result())
 
     async def cancel(self, reason: str) -> bool:
         """Stop the line where it stands now, and what was asked for inside its handler; returns

@@ -7,12 +7,13 @@ import msgspec
 
 from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.settings import Settings
-from batonbus.wire.subjects import all_events, registry_bucket, stream_name
+from batonbus.wire.subjects import all_events, objects_bucket, registry_bucket, stream_name
 from batonbus.wire.topology import (
     Making,
     addressee_config,
     consumer_making,
     ledger_config,
+    objects_config,
     registry_config,
     stream_making,
     window_manager_config,
@@ -28,7 +29,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list[Making]:
-    """The requests that make all that a fleet needs: the ledger, the registry, the window manager's
+    """The requests that make all that a fleet needs: the ledger, the buckets, the window manager's
     consumer, and one for each addressee (a role or an agent). Raises InvalidTokenError."""
     stream = stream_name(fleet)
     consumers: list[Mapping[str, Any]] = [
@@ -38,6 +39,7 @@ def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list
     return [
         stream_making(ledger_config(fleet, settings)),
         stream_making(registry_config(fleet, settings)),
+        stream_making(objects_config(fleet)),
         *(consumer_making(stream, it) for it in consumers),
     ]
 
@@ -45,19 +47,22 @@ def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list
 def bus_rights(fleet: str) -> Rights:
     """All that window manager, receipt keeper and operator need once the blueprint is made. They
     read the ledger through consumers that they make for a moment; an agent's rights are fewer."""
-    stream, bucket = stream_name(fleet), registry_bucket(fleet)
+    stream, bucket, objects = stream_name(fleet), registry_bucket(fleet), objects_bucket(fleet)
     actors = (WINDOW_MANAGER, RECEIPT_KEEPER, OPERATOR)
     return Rights(
         publish=(
             all_events(fleet),
             f"{fleet}.ask.*.*",
             f"$KV.{bucket}.*",
+            f"$KV.{objects}.*",
             f"$JS.ACK.{stream}.>",
             "$JS.API.INFO",
             f"$JS.API.STREAM.INFO.{stream}",
             f"$JS.API.STREAM.INFO.KV_{bucket}",
+            f"$JS.API.STREAM.INFO.KV_{objects}",
             f"$JS.API.STREAM.MSG.GET.{stream}",
             f"$JS.API.STREAM.MSG.DELETE.{stream}",
+            f"$JS.API.STREAM.MSG.GET.KV_{objects}",
             f"$JS.API.STREAM.PURGE.{stream}",
             f"$JS.API.DIRECT.GET.KV_{bucket}",
             f"$JS.API.CONSUMER.LIST.{stream}",

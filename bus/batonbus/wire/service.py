@@ -33,7 +33,7 @@ async def serve(
     configuration = ServiceConfig(
         name=f"batonbus-{fleet}",
         version="1.0.0",
-        description="The state of a chain, for those who are part of it",
+        description="The state of a chain for those who are part of it, and contents by hash",
         queue_group="keepers",
     )
     service = await add_service(connection.client, configuration)

@@ -88,6 +88,11 @@ def registry_bucket(fleet: str) -> str:
     return f"batonbus_{check_token('fleet', fleet)}_agents"
 
 
+def objects_bucket(fleet: str) -> str:
+    """The key-value bucket of contents, by their hash."""
+    return f"batonbus_{check_token('fleet', fleet)}_objects"
+
+
 def all_events(fleet: str) -> str:
     """Every event of a fleet."""
     return f"{_handoffs(fleet)}.>"

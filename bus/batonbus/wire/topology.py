@@ -1,4 +1,4 @@
-"""The stream, the consumers and the registry that a fleet needs, made or compared at each start.
+"""The stream, the consumers and the buckets that a fleet needs, made or compared at each start.
 
 The fleet's settings are stored with the stream, so that every process goes by the same numbers.
 """
@@ -21,6 +21,7 @@ from batonbus.wire.subjects import (
     check_token,
     deliveries_to,
     kind_filter,
+    objects_bucket,
     registry_bucket,
     stream_name,
 )
@@ -136,6 +137,26 @@ def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
     }
 
 
+def objects_config(fleet: str) -> dict[str, Any]:
+    """A key-value bucket of contents by their hash: what is stored is never overwritten, and has no
+    age, for a handoff may be open for as long as it takes."""
+    bucket = objects_bucket(fleet)
+    return {
+        "name": f"KV_{bucket}",
+        "description": "Batonbus: long contents, by their hash",
+        "subjects": [f"$KV.{bucket}.*"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "max_msgs_per_subject": 1,
+        "max_age": 0,
+        "allow_direct": True,
+        "allow_rollup_hdrs": False,
+        "deny_delete": False,
+    }
+
+
 def consumer_config(
     name: str, filters: list[str], settings: Settings, pending: int
 ) -> dict[str, Any]:
@@ -179,6 +200,7 @@ async def ensure_topology(
     check_token("fleet", fleet)
     settings = await _ensure_ledger(connection, fleet, wanted)
     await _ensure_stream(connection, registry_config(fleet, settings))
+    await _ensure_stream(connection, objects_config(fleet))
     await _ensure_consumer(connection, stream_name(fleet), window_manager_config(fleet, settings))
     return settings
 
@@ -203,19 +225,19 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Found | None]:
     """Compare all that the fleet needs with what is there, and make nothing: the ledger, the
-    registry, the window manager's consumer and those of addressees, by name (None: missing).
+    buckets, the window manager's consumer and those of addressees, by name (None: missing).
     Raises ApiError, NoAnswerError."""
     ledger = await _info(connection, f"STREAM.INFO.{stream_name(fleet)}", STREAM_NOT_FOUND)
     if ledger is None:
         return {stream_name(fleet): None}
     settings = _stored_settings(ledger)
-    registry = registry_config(fleet, settings)
-    stored = await _info(connection, f"STREAM.INFO.{registry['name']}", STREAM_NOT_FOUND)
     found: dict[str, Found | None] = {
-        stream_name(fleet): _compared(ledger_config(fleet, settings), ledger),
-        registry["name"]: None if stored is None else _compared(registry, stored),
-        WINDOW_MANAGER_CONSUMER: None,
+        stream_name(fleet): _compared(ledger_config(fleet, settings), ledger)
     }
+    for bucket in (registry_config(fleet, settings), objects_config(fleet)):
+        stored = await _info(connection, f"STREAM.INFO.{bucket['name']}", STREAM_NOT_FOUND)
+        found[bucket["name"]] = None if stored is None else _compared(bucket, stored)
+    found[WINDOW_MANAGER_CONSUMER] = None
     for info in await _list_consumers(connection, stream_name(fleet)):
         if wanted := _wanted_consumer(info.name, fleet, settings):
             found[info.name] = _compared(wanted, info)
