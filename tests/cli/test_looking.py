@@ -47,7 +47,7 @@ def line(shell: Any, bus_folder: Path, last_json: Any) -> Iterator[UUID]:
         shell.agent("line:builder", folder=bus_folder),
         shell.agent("line:verifier", folder=bus_folder),
     ):
-        arguments = ["--to", "builder", "Build it.", "--work", "shop", "--wait", "--json"]
+        arguments = ["--to", "builder", "Build it.", "--work", "bakery", "--wait", "--json"]
         sent = shell.call("send", *arguments, folder=bus_folder)
         yield UUID(last_json(sent.stdout)["handoff_id"])
 
@@ -59,10 +59,10 @@ def test_show_tells_the_chain_the_window_and_the_result_of_the_whole_line(
     assert answer.exit_code == 0
     for text in (
         f"handoff {line}: settled",
-        "builder, work shop",
+        "builder, work bakery",
         f"attempt 1, PASS, then verifier {str(child_id(line))[:8]}",
         f"handoff {child_id(line)}: settled",
-        "verifier, work shop",
+        "verifier, work bakery",
         "window: empty, nothing came before it",
         "caution: [red]Not[/red] tested.",
         "what: Checked it.",
@@ -119,8 +119,8 @@ def test_what_was_taken_out_of_a_text_is_shown(
 def test_trace_shows_every_handoff_of_a_work_with_its_sizes_and_its_window(
     invoke: Callable[..., Result], line: UUID, last_json: Any
 ) -> None:
-    traced = last_json(invoke("trace", "shop", "--json").stdout)
-    assert traced["work"] == "shop"
+    traced = last_json(invoke("trace", "bakery", "--json").stdout)
+    assert traced["work"] == "bakery"
     built, checked = traced["handoffs"]
     assert (built["id"], built["to"], built["state"]) == (str(line), "builder", "settled")
     assert (built["window"], built["cuts"]) == ([], [])
@@ -129,7 +129,7 @@ def test_trace_shows_every_handoff_of_a_work_with_its_sizes_and_its_window(
     assert (seen["distance"], seen["level"], seen["from"]) == (1, "FULL", "builder")
     assert checked["cuts"][0]["handoff_id"] == str(line)
     assert 0 < checked["sizes"]["characters"] <= checked["sizes"]["max_characters"] == 2400
-    table = invoke("trace", "shop").stdout
+    table = invoke("trace", "bakery").stdout
     assert f"{checked['sizes']['characters']} of 2,400" in table
     assert str(line)[:8] in table
 
