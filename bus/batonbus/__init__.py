@@ -2,14 +2,18 @@
 
 from batonbus.rules.chain import IllegalStepError
 from batonbus.rules.command_lines import CommandLine, CommandLineError
+from batonbus.rules.compaction import ResetDone, ResetRequest
 from batonbus.rules.errors import (
     BatonbusError,
     Bounced,
     BusUnavailableError,
+    CompactionError,
     ConflictError,
+    ContextFullError,
     MessageTooLargeError,
     NoAnswerError,
     Refuse,
+    ReroutedError,
     TryAgain,
 )
 from batonbus.rules.settings import Settings
@@ -31,14 +35,19 @@ __all__ = [
     "CommandFailedError",
     "CommandLine",
     "CommandLineError",
+    "CompactionError",
     "ConflictError",
     "Context",
+    "ContextFullError",
     "Ended",
     "IllegalStepError",
     "MessageTooLargeError",
     "NoAnswerError",
     "ProgramError",
     "Refuse",
+    "ReroutedError",
+    "ResetDone",
+    "ResetRequest",
     "Sent",
     "Session",
     "Settings",

@@ -22,7 +22,13 @@ authorization { users: [
   {user: bus, password: x, permissions: {publish: {deny: ["$JS.API.*.CREATE.>"]}}}
 ] }
 """
-PARTS = {"BATONBUS_shop", "KV_batonbus_shop_agents", "window-manager", "to-reviewer"}
+PARTS = {
+    "BATONBUS_shop",
+    "KV_batonbus_shop_agents",
+    "KV_batonbus_shop_checkpoints",
+    "window-manager",
+    "to-reviewer",
+}
 
 
 def call(*arguments: str) -> Result:
@@ -64,6 +70,7 @@ def test_json_names_the_requests_and_the_rights(last_json: Callable[[str], Any])
     assert [it["subject"] for it in answer["requests"]] == [
         "$JS.API.STREAM.CREATE.BATONBUS_shop",
         "$JS.API.STREAM.CREATE.KV_batonbus_shop_agents",
+        "$JS.API.STREAM.CREATE.KV_batonbus_shop_checkpoints",
         "$JS.API.CONSUMER.CREATE.BATONBUS_shop.window-manager",
         "$JS.API.CONSUMER.CREATE.BATONBUS_shop.to-reviewer",
     ]

@@ -10,7 +10,7 @@ import pytest
 from batonbus.rules.errors import InvalidTokenError, TopologyError
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
-from batonbus.wire.subjects import registry_bucket, stream_name
+from batonbus.wire.subjects import checkpoint_bucket, registry_bucket, stream_name
 from batonbus.wire.topology import (
     WINDOW_MANAGER_CONSUMER,
     differences,
@@ -52,7 +52,7 @@ async def test_a_second_start_is_a_no_op(
     caplog.set_level("INFO")
     assert await ensure_topology(connection, fleet, QUICK) == QUICK
     await ensure_addressee(connection, fleet, "builder", QUICK)
-    assert caplog.text.count("created") == 4
+    assert caplog.text.count("created") == 5
     caplog.clear()
     assert await ensure_topology(connection, fleet, QUICK) == QUICK
     await ensure_addressee(connection, fleet, "builder", QUICK)
@@ -246,8 +246,9 @@ async def test_an_inspection_names_what_is_missing_and_what_differs(
     await ensure_topology(connection, fleet, QUICK)
     await ensure_addressee(connection, fleet, "builder", QUICK)
     stream, bucket = stream_name(fleet), f"KV_{registry_bucket(fleet)}"
+    checkpoints, consumer = f"KV_{checkpoint_bucket(fleet)}", role_consumer("builder")
     found = await inspect_topology(connection, fleet)
-    assert set(found) == {stream, bucket, WINDOW_MANAGER_CONSUMER, role_consumer("builder")}
+    assert set(found) == {stream, bucket, checkpoints, WINDOW_MANAGER_CONSUMER, consumer}
     assert all(it is not None and it.differing == () for it in found.values())
     await connection.api(f"CONSUMER.DELETE.{stream}.{WINDOW_MANAGER_CONSUMER}")
     await change(

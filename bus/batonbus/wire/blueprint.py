@@ -7,10 +7,11 @@ import msgspec
 
 from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.settings import Settings
-from batonbus.wire.subjects import all_events, registry_bucket, stream_name
+from batonbus.wire.subjects import all_events, checkpoint_bucket, registry_bucket, stream_name
 from batonbus.wire.topology import (
     Making,
     addressee_config,
+    checkpoint_config,
     consumer_making,
     ledger_config,
     registry_config,
@@ -28,8 +29,9 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list[Making]:
-    """The requests that make all that a fleet needs: the ledger, the registry, the window manager's
-    consumer, and one for each addressee (a role or an agent). Raises InvalidTokenError."""
+    """The requests that make all that a fleet needs: the ledger, the registry, the Checkpoints, the
+    window manager's consumer, and one for each addressee (a role or an agent). Raises
+    InvalidTokenError."""
     stream = stream_name(fleet)
     consumers: list[Mapping[str, Any]] = [
         window_manager_config(fleet, settings),
@@ -38,6 +40,7 @@ def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list
     return [
         stream_making(ledger_config(fleet, settings)),
         stream_making(registry_config(fleet, settings)),
+        stream_making(checkpoint_config(fleet)),
         *(consumer_making(stream, it) for it in consumers),
     ]
 
@@ -56,6 +59,7 @@ def bus_rights(fleet: str) -> Rights:
             "$JS.API.INFO",
             f"$JS.API.STREAM.INFO.{stream}",
             f"$JS.API.STREAM.INFO.KV_{bucket}",
+            f"$JS.API.STREAM.INFO.KV_{checkpoint_bucket(fleet)}",
             f"$JS.API.STREAM.MSG.GET.{stream}",
             f"$JS.API.STREAM.PURGE.{stream}",
             f"$JS.API.DIRECT.GET.KV_{bucket}",

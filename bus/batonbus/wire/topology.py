@@ -19,6 +19,7 @@ from batonbus.wire.connection import ApiError, Connection, DeniedError
 from batonbus.wire.subjects import (
     all_events,
     check_token,
+    checkpoint_bucket,
     deliveries_to,
     kind_filter,
     registry_bucket,
@@ -45,6 +46,9 @@ ELECTION_TIMEOUT = 30.0
 
 ASK_TIMEOUT = 2.0
 """Seconds after which a cluster is asked again: what has no leader yet is never answered."""
+
+CHECKPOINTS_KEPT = 16
+"""Entries of one agent that its bucket keeps; a reset writes five."""
 
 ROLE_PREFIX = "to-"
 
@@ -136,6 +140,24 @@ def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
     }
 
 
+def checkpoint_config(fleet: str) -> dict[str, Any]:
+    """A key-value bucket of the agents' Checkpoints, which stay: the newest few of each agent."""
+    bucket = checkpoint_bucket(fleet)
+    return {
+        "name": f"KV_{bucket}",
+        "description": "Batonbus: the Checkpoints of the agents, and their resets",
+        "subjects": [f"$KV.{bucket}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "max_msgs_per_subject": CHECKPOINTS_KEPT,
+        "max_age": 0,
+        "allow_direct": True,
+        "allow_rollup_hdrs": False,
+        "deny_delete": True,
+    }
+
+
 def consumer_config(
     name: str, filters: list[str], settings: Settings, pending: int
 ) -> dict[str, Any]:
@@ -179,6 +201,7 @@ async def ensure_topology(
     check_token("fleet", fleet)
     settings = await _ensure_ledger(connection, fleet, wanted)
     await _ensure_stream(connection, registry_config(fleet, settings))
+    await _ensure_stream(connection, checkpoint_config(fleet))
     await _ensure_consumer(connection, stream_name(fleet), window_manager_config(fleet, settings))
     return settings
 
@@ -209,13 +232,13 @@ async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Foun
     if ledger is None:
         return {stream_name(fleet): None}
     settings = _stored_settings(ledger)
-    registry = registry_config(fleet, settings)
-    stored = await _info(connection, f"STREAM.INFO.{registry['name']}", STREAM_NOT_FOUND)
     found: dict[str, Found | None] = {
-        stream_name(fleet): _compared(ledger_config(fleet, settings), ledger),
-        registry["name"]: None if stored is None else _compared(registry, stored),
-        WINDOW_MANAGER_CONSUMER: None,
+        stream_name(fleet): _compared(ledger_config(fleet, settings), ledger)
     }
+    for config in (registry_config(fleet, settings), checkpoint_config(fleet)):
+        stored = await _info(connection, f"STREAM.INFO.{config['name']}", STREAM_NOT_FOUND)
+        found[config["name"]] = None if stored is None else _compared(config, stored)
+    found[WINDOW_MANAGER_CONSUMER] = None
     for info in await _list_consumers(connection, stream_name(fleet)):
         if wanted := _wanted_consumer(info.name, fleet, settings):
             found[info.name] = _compared(wanted, info)
