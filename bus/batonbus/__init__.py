@@ -2,16 +2,20 @@
 
 from batonbus.rules.chain import IllegalStepError
 from batonbus.rules.command_lines import CommandLine, CommandLineError
+from batonbus.rules.compaction import ResetDone, ResetRequest
 from batonbus.rules.errors import (
     BatonbusError,
     Bounced,
     BusUnavailableError,
+    CompactionError,
     ConflictError,
+    ContextFullError,
     MessageTooLargeError,
     NoAnswerError,
     ObjectError,
     ReferenceTooLargeError,
     Refuse,
+    ReroutedError,
     TryAgain,
 )
 from batonbus.rules.settings import Settings
@@ -33,8 +37,10 @@ __all__ = [
     "CommandFailedError",
     "CommandLine",
     "CommandLineError",
+    "CompactionError",
     "ConflictError",
     "Context",
+    "ContextFullError",
     "Ended",
     "IllegalStepError",
     "MessageTooLargeError",
@@ -43,6 +49,9 @@ __all__ = [
     "ProgramError",
     "ReferenceTooLargeError",
     "Refuse",
+    "ReroutedError",
+    "ResetDone",
+    "ResetRequest",
     "Sent",
     "Session",
     "Settings",

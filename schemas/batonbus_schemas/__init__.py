@@ -25,6 +25,7 @@ from batonbus_schemas.receipts import (
     ContextUsage,
     Presence,
     Receipt,
+    ResetJournal,
     TextForm,
     Violation,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "PreviousResult",
     "Question",
     "Receipt",
+    "ResetJournal",
     "Settlement",
     "TaskResult",
     "TextForm",

@@ -16,7 +16,7 @@ from batonbus_schemas.bodies import CompactionHandoff, Dispatch, Question, TaskR
 from batonbus_schemas.context import ContextHandoff, WindowEntry
 from batonbus_schemas.contract import ContractV1, HandoffV1
 from batonbus_schemas.envelope import Delivery, Envelope, Settlement
-from batonbus_schemas.receipts import AgentCard, Checkpoint, Presence, Receipt
+from batonbus_schemas.receipts import AgentCard, Checkpoint, Presence, Receipt, ResetJournal
 
 FOLDER = Path(__file__).parents[1] / "json"
 
@@ -35,6 +35,7 @@ PUBLISHED: dict[str, type[msgspec.Struct]] = {
     "agent-card": AgentCard,
     "presence": Presence,
     "checkpoint": Checkpoint,
+    "reset-journal": ResetJournal,
 }
 
 

@@ -5,12 +5,13 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from batonbus_schemas.bodies import Percent
+from batonbus_schemas.bodies import CompactionHandoff, Percent
 from batonbus_schemas.tokens import Moment, TaskId, Text, Token
 
 TextForm = Literal["markdown", "xml"]
 """The forms in which an assignment can be read."""
 
+Phase = Literal["specify", "plan", "implement", "close"]
 State = Literal["accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"]
 
 
@@ -77,7 +78,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
 
     agent: Token
     work: Token
-    phase: Literal["specify", "plan", "implement", "close"]
+    phase: Phase
     did: Text
     checks: Text
     next: Text
@@ -85,3 +86,25 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     written: Moment
     task: TaskId | None = None
     changed_files: tuple[str, ...] = ()
+    handoff: CompactionHandoff | None = None
+
+
+class ResetJournal(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """How far the last reset of an agent's session is: a restart goes on there, and repeats no step
+    that is finished. `checkpoint` is the last one that was stored, `began` when this reset began.
+    """
+
+    agent: Token
+    step: Literal["began", "handoff", "checkpoint", "reset", "done", "no_gain"]
+    verb: Literal["compact", "clear"]
+    reason: Text
+    began: Moment
+    usage: ContextUsage = ContextUsage()
+    work: Token = "adhoc"
+    task: TaskId | None = None
+    handoff: CompactionHandoff | None = None
+    changed_files: tuple[str, ...] = ()
+    checkpoint: Checkpoint | None = None
+    usage_after: ContextUsage = ContextUsage()

@@ -26,6 +26,7 @@ PARTS = {
     "BATONBUS_shop",
     "KV_batonbus_shop_agents",
     "KV_batonbus_shop_objects",
+    "KV_batonbus_shop_checkpoints",
     "window-manager",
     "to-reviewer",
 }
@@ -71,6 +72,7 @@ def test_json_names_the_requests_and_the_rights(last_json: Callable[[str], Any])
         "$JS.API.STREAM.CREATE.BATONBUS_shop",
         "$JS.API.STREAM.CREATE.KV_batonbus_shop_agents",
         "$JS.API.STREAM.CREATE.KV_batonbus_shop_objects",
+        "$JS.API.STREAM.CREATE.KV_batonbus_shop_checkpoints",
         "$JS.API.CONSUMER.CREATE.BATONBUS_shop.window-manager",
         "$JS.API.CONSUMER.CREATE.BATONBUS_shop.to-reviewer",
     ]

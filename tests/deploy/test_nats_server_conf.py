@@ -17,6 +17,9 @@ from batonbus.wire.connection import connect
 from batonbus.wire.subjects import (
     answers_to,
     ask_subject,
+    checkpoint_bucket,
+    checkpoint_key,
+    checkpoint_reading,
     objects_bucket,
     registry_bucket,
     stream_name,
@@ -233,12 +236,23 @@ async def test_an_operator_deletes_an_event(fleet: Any) -> None:
         assert (await bus.request(f"$JS.API.STREAM.MSG.DELETE.{STREAM}", body))["success"]
 
 
+async def test_an_agent_keeps_and_reads_its_own_checkpoint(fleet: Any) -> None:
+    async with user(fleet, "researcher") as agent:
+        stored = await agent.request(checkpoint_key(FLEET, "researcher"))
+        assert stored["seq"] >= 1
+        await agent.client.request(checkpoint_reading(FLEET, "researcher"), timeout=5)
+        assert agent.refused == []
+
+
 FOREIGN_PUBLISHES = {
     **{f"another's {kind}": event(kind, "worker-code", "researcher") for kind in AGENT_EVENTS},
     **{f"the bus's {kind}": event(kind, "researcher", "worker-code") for kind in BUS_EVENTS},
     "the window manager's delivery": event("delivered", "window-manager", "worker-code"),
     "the operator's retry": event("sent", "operator", "worker-code"),
     "another's presence": entry_of("worker-code"),
+    "another's Checkpoint": checkpoint_key(FLEET, "worker-code"),
+    "reading another's Checkpoint": checkpoint_reading(FLEET, "worker-code"),
+    "reading all Checkpoints": f"$JS.API.DIRECT.GET.KV_{checkpoint_bucket(FLEET)}",
     "another's question": ask_subject(FLEET, "chain", "worker-code"),
     "another's deliveries": pull_from("worker-code"),
     "another's acknowledgement": f"$JS.ACK.{STREAM}.{role_consumer('worker-code')}.1.1.1.1.0",

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from batonbus.wire.subjects import answers_to, ask_subject, registry_bucket, stream_name
+from batonbus.wire.subjects import (
+    answers_to,
+    ask_subject,
+    checkpoint_key,
+    checkpoint_reading,
+    registry_bucket,
+    stream_name,
+)
 from batonbus.wire.topology import role_consumer
 from batonbus_schemas import AgentCard
 
@@ -50,6 +57,8 @@ def needed(card: AgentCard) -> list[str]:
         *(f"$JS.ACK.{stream_name(FLEET)}.{it}.>" for it in consumers),
         ask_subject(FLEET, "VERB", card.id).replace("VERB", "*"),
         f"$KV.{registry_bucket(FLEET)}.{card.id}",
+        checkpoint_key(FLEET, card.id),
+        checkpoint_reading(FLEET, card.id),
         answers_to(FLEET, card.id),
         f"_INBOX_{card.id}.>",
     ]

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from batonbus import Agent, Bounced, Context, Sent, Settings, TestBus
-from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER, Event, Kind
-from batonbus.run.arrivals import Arrival
+from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER, Chain, Event, Kind
 from batonbus.run.core import open_core, open_operator
+from batonbus.run.holding import Waiting
 from batonbus.run.window_manager import WindowManager
 from batonbus.testing import FAST, run_receipt_keeper
 from batonbus.wire.ledger import Draft
@@ -112,12 +112,12 @@ async def test_what_an_asked_one_is_just_handing_on_to_never_starts(
     async def hand_on(task: Dispatch, ctx: Context) -> Then:
         return TaskResult.passed(what="my part").then("worker", "yours")
 
-    async def late(manager: WindowManager, arrival: Arrival, *more: Any) -> None:
-        if arrival.addressee == "worker":
-            arrived.append(arrival.handoff_id)
+    async def late(manager: WindowManager, waiting: Waiting, chain: Chain) -> bool:
+        if waiting.arrival.addressee == "worker":
+            arrived.append(waiting.arrival.handoff_id)
             handed_on.set()
             await cancelled.wait()
-        await deliver(manager, arrival, *more)
+        return await deliver(manager, waiting, chain)
 
     monkeypatch.setattr(WindowManager, "_deliver", late)
     async with open_bus(asks("asker", "first"), first, worker.agent) as bus:

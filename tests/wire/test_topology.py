@@ -10,7 +10,12 @@ import pytest
 from batonbus.rules.errors import InvalidTokenError, TopologyError
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import Connection, connect
-from batonbus.wire.subjects import objects_bucket, registry_bucket, stream_name
+from batonbus.wire.subjects import (
+    checkpoint_bucket,
+    objects_bucket,
+    registry_bucket,
+    stream_name,
+)
 from batonbus.wire.topology import (
     WINDOW_MANAGER_CONSUMER,
     differences,
@@ -246,10 +251,11 @@ async def test_an_inspection_names_what_is_missing_and_what_differs(
     await ensure_topology(connection, fleet, QUICK)
     await ensure_addressee(connection, fleet, "builder", QUICK)
     stream, bucket = stream_name(fleet), f"KV_{registry_bucket(fleet)}"
+    checkpoints = f"KV_{checkpoint_bucket(fleet)}"
     found = await inspect_topology(connection, fleet)
     objects = f"KV_{objects_bucket(fleet)}"
     consumers = {WINDOW_MANAGER_CONSUMER, role_consumer("builder")}
-    assert set(found) == {stream, bucket, objects, *consumers}
+    assert set(found) == {stream, bucket, objects, checkpoints, *consumers}
     assert all(it is not None and it.differing == () for it in found.values())
     await connection.api(f"CONSUMER.DELETE.{stream}.{WINDOW_MANAGER_CONSUMER}")
     await change(

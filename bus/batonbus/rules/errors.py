@@ -58,6 +58,25 @@ class TopologyError(BatonbusError):
     """The stream or a consumer on the server is not what this version needs."""
 
 
+class ContextFullError(BatonbusError):
+    """The agent's context is too full for this."""
+
+    def __init__(self, what: str, percent: float, limit: float) -> None:
+        self.percent, self.limit = percent, limit
+        super().__init__(
+            f"context usage is {percent:g} %, and from {limit:g} % on {what}: "
+            "`await ctx.compact()` first, or finish and return the result"
+        )
+
+
+class CompactionError(BatonbusError):
+    """A context could not be compacted, so the agent is given nothing new."""
+
+
+class ReroutedError(BatonbusError):
+    """After a compaction the agent cannot go on with the handoff that it had in hand."""
+
+
 class ConflictError(BatonbusError):
     """A handoff with this id is stored with other content."""
 

@@ -218,10 +218,27 @@ def _why_not_free(agents: Sequence[Presence]) -> str:
         return ""
     if not closed:
         return BUSY
-    why = "; ".join(sorted({it.closed for it in closed}))[:CLOSED_LIMIT]
     if busy:
-        return f"its agents are busy or closed: {why}"
-    return f"all {len(agents)} agents are closed: {why}" if closed[1:] else f"closed: {why}"
+        return f"its agents are busy or closed: {_reasons(closed)}"
+    return _closed(closed)
+
+
+def why_all_closed(agents: Sequence[Presence]) -> str:
+    """Why nothing may be dispatched to an addressee with these live agents: every one of them is
+    closed (one that is about to stop takes nothing either). Empty where one is open, or none is
+    there."""
+    staying = [it for it in agents if not it.stopping]
+    return _closed(staying) if staying and all(it.closed for it in staying) else ""
+
+
+def _closed(agents: Sequence[Presence]) -> str:
+    if len(agents) == 1:
+        return f"closed: {_reasons(agents)}"
+    return f"all {len(agents)} agents are closed: {_reasons(agents)}"
+
+
+def _reasons(closed: Sequence[Presence]) -> str:
+    return "; ".join(sorted({it.closed for it in closed}))[:CLOSED_LIMIT]
 
 
 def _is_busy(agent: Presence) -> bool:

@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints
 from uuid import uuid4
 
+from batonbus.rules.compaction import ResetDone, ResetRequest
 from batonbus.run.context import Context
 from batonbus.wire.subjects import check_token
 from batonbus_schemas import AgentCard, Body, TaskResult, TextForm, Then
 
 Handler = Callable[[Any, Context], Awaitable[TaskResult | Then]]
+Reset = Callable[[ResetRequest], Awaitable[ResetDone]]
 P = ParamSpec("P")
 R = TypeVar("R", bound=TaskResult | Then)
 
@@ -50,6 +52,7 @@ class Agent:
             text_form=text_form,
         )
         self._handler: Handler | None = None
+        self.reset: Reset | None = None
         self.accepts: tuple[type, ...] = ()
 
     @property
@@ -80,6 +83,18 @@ class Agent:
                 f"{function.__qualname__} must annotate {parameters[0]!r} with one of {names}"
             )
         self.set_handler(cast("Handler", function), accepts)
+        return function
+
+    def resets(self, function: Reset) -> Reset:
+        """Register how this agent's session is reset: `async def reset(request: ResetRequest) ->
+        ResetDone`, called first for the ten fields of a compaction handoff, then, when the
+        Checkpoint is stored, to compact or clear. Without it each handoff is taken for a session of
+        its own. Raises TypeError for another shape."""
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(f"{function.__qualname__} must be an `async def`")
+        if len(inspect.signature(function).parameters) != 1:
+            raise TypeError(f"{function.__qualname__} must take a ResetRequest")
+        self.reset = function
         return function
 
     def set_handler(self, handler: Handler, accepts: tuple[type, ...]) -> None:

@@ -36,10 +36,12 @@ class Hello(Struct, frozen=True, kw_only=True):
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
-    """The numbers that the fleet agreed on, and its context policy."""
+    """The numbers that the fleet agreed on, its context policy, and the server's moment (Unix
+    seconds)."""
 
     settings: Settings
     policy: Policy = Policy()
+    now: float = 0.0
 
 
 class ChainQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,6 +3,7 @@ and asks the bus for the rest."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from uuid import UUID
 
 import anyio
@@ -31,6 +32,7 @@ from batonbus.run.lines import Line, Lines
 from batonbus.run.references import References
 from batonbus.run.telemetry import span
 from batonbus.secrecy import find_in
+from batonbus.wire.checkpoints import Checkpoints
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus.wire.publisher import LostRaceError, Publisher
@@ -81,6 +83,7 @@ class Client:
         self.ledger = Ledger(connection, publisher, fleet, may_read=False)
         self.registry = Registry(connection, publisher, fleet)
         self.references = References(connection, fleet)
+        self.checkpoints = Checkpoints(connection, publisher, fleet)
         self.lines = Lines()
         self._heard: list[Stored] = []
         self._hearing = Changes()
@@ -277,6 +280,7 @@ async def open_client(
     """
     async with connect(url, actor) as connection, Publisher(connection) as publisher:
         welcome = await _say_hello(connection, fleet, card)
+        connection.set_clock(datetime.fromtimestamp(welcome.now, UTC))
         client = Client(connection, publisher, fleet, welcome.settings, welcome.policy)
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
         async with beside(connection.wait_closed, client.poll, client.confirm):

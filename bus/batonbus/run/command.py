@@ -68,7 +68,9 @@ def session_agent(
 async def run_command(
     command: Sequence[str], ctx: Context, *, time_limit: float, variables: Sequence[str] = ()
 ) -> TaskResult:
-    """Run a command on one handoff. Raises CommandFailedError, ProgramError."""
+    """Run a command on one handoff. Raises CommandFailedError, ProgramError, and ContextFullError
+    where the reported usage is at emergency."""
+    ctx.check_command()
     ended = await run_program(
         command, text=ctx.text, time_limit=time_limit, variables=variables, extra=describe(ctx)
     )

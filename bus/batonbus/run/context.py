@@ -1,16 +1,22 @@
 """What a handler is given beside the body: its text, its window, and the way to ask others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from batonbus.logs import Log, log
 from batonbus.rules.chain import keyed_id
+from batonbus.rules.gate import Level
 from batonbus.run.assignment import Assignment
 from batonbus.run.client import Client
+from batonbus.run.gate import Gate
 from batonbus.run.sent import Sent
-from batonbus_schemas import Body, Delivery, Envelope, Question, WindowEntry
+from batonbus_schemas import Body, ContextUsage, Delivery, Envelope, Question, WindowEntry
 from batonbus_schemas.bodies import as_body
+
+Compact = Callable[[], Awaitable[None]]
+"""Compacts the session of the agent in the middle of a task."""
 
 
 class Context:
@@ -25,9 +31,13 @@ class Context:
         accepted: int,
         attempt: int,
         trace: Mapping[str, str],
+        gate: Gate,
+        compact: Compact,
     ) -> None:
         self._client = client
         self._assignment = assignment
+        self._gate = gate
+        self._compact = compact
         self._accepted = accepted
         self._trace = trace
         self.envelope: Envelope = delivery.envelope
@@ -52,6 +62,37 @@ class Context:
         """The moment after which nobody waits for this any more."""
         return self.envelope.deadline
 
+    async def usage(
+        self,
+        percent: float | None = None,
+        *,
+        source: Literal["measured", "estimated"] = "measured",
+    ) -> Level:
+        """How full this agent's context is: report the percent of the model's tokens in use (0 to
+        100), or only ask. Returns "open"; "soft": finish the current small step; "hard": nothing
+        new is dispatched to this agent, nor sent by it, until `compact`; "emergency": no command
+        starts either, and the result waits for a compaction; "unknown": nobody has said it.
+
+        A report is in the registry when this returns. Raises ValueError for another percent.
+        """
+        if percent is None:
+            return self._gate.level
+        if not 0 <= percent <= 100:
+            raise ValueError(f"context usage is 0 to 100 percent, not {percent!r}")
+        return await self._gate.report(ContextUsage(source=source, percent=float(percent)))
+
+    async def compact(self) -> ContextUsage:
+        """Compact this agent's session now, in the middle of the task, through `@agent.resets`.
+        Returns the usage after it. Raises CompactionError where there was no gain, or the policy
+        has it off; ReroutedError where this agent cannot go on with the handoff: let it pass, the
+        handoff goes to another and spends no attempt."""
+        await self._compact()
+        return self._gate.usage
+
+    def check_command(self) -> None:
+        """Raises ContextFullError where no command may start: usage at or above emergency."""
+        self._gate.check_command()
+
     async def send(
         self,
         to: str,
@@ -68,8 +109,10 @@ class Context:
         `key` names this send (default: `to`): after a crash the handler runs again from its start,
         and the same key with the same content is the same handoff, answered at once. `after` names
         the handoffs whose context the receiver shall see; without it, it sees what this handler
-        does. Raises ConflictError for the same key with other content.
+        does. Raises ConflictError for the same key with other content, ContextFullError where the
+        reported usage is at or above the policy's hard threshold.
         """
+        self._gate.check_send()
         envelope = Envelope(
             id=keyed_id(self.envelope.id, key or to),
             sender=self._client.actor,

@@ -6,6 +6,7 @@ says under which accepted event it stands, so that a stale owner's answer change
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +17,19 @@ from opentelemetry.trace import SpanKind
 from batonbus.logs import log
 from batonbus.rules.admission import expected_capabilities
 from batonbus.rules.chain import ATTEMPT_LIMIT, WINDOW_MANAGER, Chain, child_id
-from batonbus.rules.errors import MessageTooLargeError, Refuse, TryAgain, leaves
+from batonbus.rules.errors import (
+    CompactionError,
+    MessageTooLargeError,
+    Refuse,
+    ReroutedError,
+    TryAgain,
+    leaves,
+)
 from batonbus.rules.ownership import claim, has_answered, holds, retry_delay
 from batonbus.run.agent import Agent
 from batonbus.run.assignment import make_assignment
 from batonbus.run.client import Client
+from batonbus.run.compaction import Compactor
 from batonbus.run.context import Context
 from batonbus.run.telemetry import span
 from batonbus.secrecy import hide, hide_in
@@ -68,6 +77,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     retry_after: float | None = None
     child_to: str | None = None
     interrupted: bool = False
+    result: TaskResult | None = None
 
 
 class Handling:
@@ -77,9 +87,10 @@ class Handling:
         self._agent = agent
         self._client = client
 
-    async def accept(self, received: Received) -> Lease | None:
+    async def accept(self, received: Received, session: Compactor) -> Lease | None:
         """Write `accepted` and return the lease, or leave the handoff: acked where nothing is left
-        to do, handed back where somebody else may own it or be able to do it."""
+        to do, handed back where somebody else may own it or be able to do it, or where the session
+        must be reset before it."""
         stored = read_received(received)
         if stored is None or stored.event.actor != WINDOW_MANAGER:
             log.warning("security.foreign_delivery", subject=received.subject)
@@ -103,8 +114,14 @@ class Handling:
             if decision.act == "wait" or not self._is_capable(delivery.envelope):
                 await received.nak(self._client.settings.presence_timeout / 2)
                 return None
+            if not await session.admits(delivery.envelope, chain):
+                await received.nak(0)
+                return None
             try:
-                return await self.take(delivery, stored, chain, decision.attempt, decision.lease)
+                with session.gate.accepting():
+                    return await self.take(
+                        delivery, stored, chain, decision.attempt, decision.lease
+                    )
             except LostRaceError:
                 known, tried = False, decision.lease
 
@@ -147,7 +164,7 @@ class Handling:
         log.info(event, handoff=str(envelope.id), attempt=attempt, lease=lease)
         return Lease(delivery=delivery, accepted=sequence, attempt=attempt, trace=stored.headers)
 
-    async def work(self, lease: Lease) -> tuple[Answer, dict[str, str]]:
+    async def work(self, lease: Lease, session: Compactor) -> tuple[Answer, dict[str, str]]:
         """Run the handler; an exception is an answer too. Returns the answer and the trace context
         of the work."""
         envelope = lease.envelope
@@ -172,6 +189,8 @@ class Handling:
                     accepted=lease.accepted,
                     attempt=lease.attempt,
                     trace=trace,
+                    gate=session.gate,
+                    compact=partial(self.compact, lease, session),
                 )
                 outcome = await self._agent.handler(body, context)
                 return await self.settled(envelope, outcome), trace
@@ -210,7 +229,7 @@ class Handling:
         # Structs made in Python are not checked before they are read, and then it is too late.
         decode(payload, Settlement)
         child_to = settlement.next.to if settlement.next else None
-        return Answer(kind="settled", payload=payload, child_to=child_to)
+        return Answer(kind="settled", payload=payload, child_to=child_to, result=settlement.result)
 
     async def _referred(self, settlement: Settlement) -> Settlement:
         store = self._client.references.store
@@ -225,6 +244,8 @@ class Handling:
             reason = clip(cause.reason)
             receipt = self._receipt(lease, "refused", reason)
             return Answer(kind="refused", payload=encode(receipt), reason=reason)
+        if isinstance(cause, ReroutedError) and not others:
+            return self._interrupted(lease, str(cause))
         log.warning(
             "attempt.failed", handoff=str(lease.envelope.id), attempt=lease.attempt, exc_info=error
         )
@@ -241,13 +262,43 @@ class Handling:
             retry_after=max(asked, default=delay),
         )
 
+    async def compact(self, lease: Lease, session: Compactor) -> None:
+        """Compact the session in the middle of this work, then read again what it works on. Raises
+        CompactionError, and ReroutedError where it cannot go on with it."""
+        await session.compact_in_task(lease.envelope)
+        is_ours, _ = await self.look_up(lease)
+        if not is_ours:
+            raise ReroutedError(f"handoff {lease.envelope.id} is not ours any more")
+        if not self._is_capable(lease.envelope):
+            needed = ", ".join(sorted(expected_capabilities(lease.envelope)))
+            raise ReroutedError(f"since the compaction this agent does not declare {needed}")
+
+    async def revalidated(self, lease: Lease, answer: Answer, session: Compactor) -> Answer:
+        """The answer, or at emergency what comes of it: nothing is said until the session is
+        compacted and the state read again. Where that fails another agent makes the attempt."""
+        if session.gate.level != "emergency":
+            return answer
+        try:
+            await self.compact(lease, session)
+        except (CompactionError, ReroutedError) as error:
+            return self._interrupted(lease, str(error))
+        return answer
+
+    def _interrupted(self, lease: Lease, reason: str) -> Answer:
+        """This attempt is made again, by whoever takes it, and spends nothing."""
+        return Answer(
+            kind="failed",
+            payload=encode(self._receipt(lease, "failed", clip(reason))),
+            reason=clip(reason),
+            retry_after=0.0,
+            interrupted=True,
+        )
+
     async def hand_back(self, lease: Lease) -> None:
         """Say that this attempt was interrupted because we are stopped: it is made again, by
         whoever takes it, and spends nothing."""
         reason = f"{self._client.actor} was stopped in the middle of it"
-        receipt = self._receipt(lease, "failed", reason)
-        answer = Answer(kind="failed", payload=encode(receipt), reason=reason, interrupted=True)
-        await self.answer(lease, answer, lease.trace)
+        await self.answer(lease, self._interrupted(lease, reason), lease.trace)
 
     async def look_up(self, lease: Lease) -> tuple[bool, bool]:
         """Whether the ledger says that the handoff is ours, and whether it is over."""
@@ -358,4 +409,5 @@ def _just_delivered(stored: Stored, envelope: Envelope) -> Chain:
         tail=stored.event.sequence,
         delivered_sequence=stored.event.sequence,
         attempt=envelope.attempt,
+        changed=stored.event.at,
     )

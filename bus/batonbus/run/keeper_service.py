@@ -75,7 +75,9 @@ class KeeperService:
                 await ensure_addressee(
                     self._core.connection, self._core.fleet, addressee, self._core.settings
                 )
-        return msgspec.json.encode(Welcome(settings=self._core.settings, policy=self._core.policy))
+        core = self._core
+        now = core.connection.server_time()
+        return msgspec.json.encode(Welcome(settings=core.settings, policy=core.policy, now=now))
 
     async def _confirm(self, actor: str, data: bytes) -> bytes:
         question = msgspec.json.decode(data, type=ConfirmQuestion)

@@ -12,17 +12,18 @@ from opentelemetry.trace import SpanKind
 
 from batonbus.logs import bind, log
 from batonbus.rules.chain import WINDOW_MANAGER, Chain
-from batonbus.rules.errors import MessageTooLargeError
+from batonbus.rules.errors import BatonbusError, MessageTooLargeError
 from batonbus.rules.lineage import LineageError
 from batonbus.rules.window import build_window, second_parents
 from batonbus.run.admission import Admission, Admitted
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.budgets import Budgets
 from batonbus.run.core import Core
+from batonbus.run.holding import Holding, Waiting
 from batonbus.run.records import Records
 from batonbus.run.telemetry import span
 from batonbus.wire.feed import Feed, Received, open_feed
-from batonbus.wire.ledger import Draft, read_received
+from batonbus.wire.ledger import REASON_LIMIT, Draft, read_received
 from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.subjects import Subject
 from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER
@@ -31,6 +32,7 @@ from batonbus_schemas import (
     InvalidMessageError,
     Question,
     Receipt,
+    Violation,
     encode,
 )
 
@@ -50,6 +52,7 @@ class WindowManager:
         self._records = Records(core.ledger)
         self._admission = Admission(core, self._records)
         self._budgets = Budgets(core)
+        self._holding = Holding(core)
 
     async def run(self) -> None:
         """Read and deliver until cancelled."""
@@ -62,6 +65,7 @@ class WindowManager:
             ) as feed,
             anyio.create_task_group() as tasks,
         ):
+            tasks.start_soon(self._holding.run, self._deliver_held, self._tell_held)
             log.info("window_manager.started", fleet=self._core.fleet)
             for _ in range(IN_FLIGHT):
                 tasks.start_soon(self._serve, feed)
@@ -72,21 +76,22 @@ class WindowManager:
 
     async def _handle(self, feed: Feed, received: Received) -> None:
         try:
-            await self._on_event(received)
-            await received.ack()
+            if not await self._on_event(received):
+                await received.ack()
         except Exception as error:  # noqa: BLE001 - The top of the loop: what went wrong with one event must not stop the others.
             log.exception("event.failed", subject=received.subject, error=repr(error))
             await received.nak(RETRY_DELAY)
         await feed.release()
 
-    async def _on_event(self, received: Received) -> None:
+    async def _on_event(self, received: Received) -> bool:
+        """True where its handoff is held, and the message kept."""
         stored = read_received(received)
         if stored is None:
             log.warning("event.foreign", subject=received.subject)
-            return
+            return False
         arrival, chain = await arrive(self._ledger, stored)
         if arrival is None:
-            return
+            return False
         if received.deliveries > 1:
             chain = await self._ledger.read_folded(chain)
         event = stored.event
@@ -94,12 +99,19 @@ class WindowManager:
             bind(handoff=str(arrival.handoff_id), work=event.work),
             span(f"deliver {arrival.addressee}", SpanKind.CONSUMER, stored.headers) as trace,
         ):
-            await self._deliver(arrival, chain, trace)
+            return await self._deliver(Waiting(received, arrival, trace), chain)
 
-    async def _deliver(self, arrival: Arrival, chain: Chain, trace: dict[str, str]) -> None:
-        """Write `delivered` or `refused`, unless somebody else has moved the handoff on."""
+    async def _deliver(self, waiting: Waiting, chain: Chain, *, held: bool = False) -> bool:
+        """Write `delivered` or `refused`, unless somebody else has moved the handoff on; True where
+        it is held and kept instead. One that was `held` goes through the gate as it is open."""
+        arrival, trace = waiting.arrival, waiting.trace
         while not chain.final and chain.delivered_sequence is None:
             draft = await self._decide(arrival, chain, trace)
+            if draft.subject.kind == "delivered" and not held:
+                waiting.reason = await self._holding.why(arrival.addressee)
+                if waiting.reason:
+                    await self._hold(waiting, chain)
+                    return True
             try:
                 sequence = await self._ledger.append(draft, tail=chain.tail)
             except LostRaceError:
@@ -109,7 +121,48 @@ class WindowManager:
                 draft = self._refusal(arrival, RefusedError(str(error)), trace)
                 sequence = await self._ledger.append(draft, tail=chain.tail)
             log.info(f"handoff.{draft.subject.kind}", to=arrival.addressee, sequence=sequence)
+            return False
+        return False
+
+    async def _hold(self, waiting: Waiting, chain: Chain) -> None:
+        if self._holding.keep(waiting):
+            try:
+                await self._write_held(waiting, chain)
+            except BaseException:
+                self._holding.drop(waiting)
+                raise
+
+    async def _write_held(self, waiting: Waiting, chain: Chain) -> None:
+        """Unless it is held for that reason already, or moved on."""
+        while not chain.final and chain.delivered_sequence is None:
+            draft = self._receipt(waiting.arrival, "held", waiting.reason, waiting.trace)
+            if chain.stage == "held" and chain.reason == draft.reason[:REASON_LIMIT]:
+                return
+            try:
+                await self._ledger.append(draft, tail=chain.tail)
+            except LostRaceError:
+                chain = await self._ledger.read_folded(chain)
+                continue
+            log.info("handoff.held", to=waiting.arrival.addressee, reason=waiting.reason)
             return
+
+    async def _deliver_held(self, waiting: Waiting) -> None:
+        """The gate is open."""
+        try:
+            chain = await self._ledger.read_folded(Chain(id=waiting.arrival.handoff_id))
+            await self._deliver(waiting, chain, held=True)
+            await waiting.received.ack()
+        except Exception as error:  # noqa: BLE001 - The top of the loop: what went wrong with one handoff must not stop the others.
+            log.exception("event.failed", subject=waiting.received.subject, error=repr(error))
+            await waiting.received.nak(RETRY_DELAY)
+
+    async def _tell_held(self, waiting: Waiting) -> None:
+        """Its agents are closed for another reason now."""
+        try:
+            chain = await self._ledger.read_folded(Chain(id=waiting.arrival.handoff_id))
+            await self._write_held(waiting, chain)
+        except BatonbusError as error:
+            log.warning("held.not_told", subject=waiting.received.subject, error=str(error))
 
     async def _decide(self, arrival: Arrival, chain: Chain, trace: dict[str, str]) -> Draft:
         try:
@@ -152,23 +205,33 @@ class WindowManager:
         )
 
     def _refusal(self, arrival: Arrival, error: RefusedError, trace: dict[str, str]) -> Draft:
+        return self._receipt(arrival, "refused", error.reason, trace, error.violations)
+
+    def _receipt(
+        self,
+        arrival: Arrival,
+        state: Literal["refused", "held"],
+        reason: str,
+        trace: dict[str, str],
+        violations: tuple[Violation, ...] = (),
+    ) -> Draft:
         receipt = Receipt(
             handoff_id=arrival.handoff_id,
-            state="refused",
+            state=state,
             by=WINDOW_MANAGER,
-            reason=error.reason,
-            violations=error.violations,
+            reason=reason,
+            violations=violations,
         )
         return Draft(
-            subject=self._subject(arrival, "refused", arrival.source.event.work, arrival.waiter),
+            subject=self._subject(arrival, state, arrival.source.event.work, arrival.waiter),
             payload=encode(receipt),
             waiter=arrival.waiter,
             addressee=arrival.addressee,
-            reason=error.reason,
+            reason=reason,
             trace=trace,
         )
 
     def _subject(
-        self, arrival: Arrival, kind: Literal["delivered", "refused"], work: str, to: str
+        self, arrival: Arrival, kind: Literal["delivered", "refused", "held"], work: str, to: str
     ) -> Subject:
         return Subject(self._core.fleet, arrival.handoff_id, kind, work, WINDOW_MANAGER, to)

@@ -6,12 +6,20 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
+from msgspec.structs import replace
 
 from batonbus.logs import bind, log
-from batonbus.rules.errors import BatonbusError, BusUnavailableError, NoAnswerError
+from batonbus.rules.errors import (
+    BatonbusError,
+    BusUnavailableError,
+    CompactionError,
+    NoAnswerError,
+)
 from batonbus.run.agent import Agent
 from batonbus.run.changes import Changes
 from batonbus.run.client import Client
+from batonbus.run.compaction import Compactor
+from batonbus.run.gate import Gate
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.topology import role_consumer
@@ -43,6 +51,9 @@ class Worker:
         self._in_hand: set[Received] = set()
         self._changed = Changes()
         self._stopping = False
+        self._putting = anyio.Lock()
+        self._gate = Gate(agent.card, client.policy, self._changed, self._store_presence)
+        self._session = Compactor(agent, client, self._gate)
 
     async def run(self, stop: anyio.Event) -> None:
         """Work until `stop` is set; then let what runs finish inside the grace time, and hand the
@@ -52,6 +63,7 @@ class Worker:
         try:
             async with anyio.create_task_group() as tasks:
                 self._client.on_cancel = lambda it: tasks.start_soon(self._check_cancelled, it)
+                await self._session.load()
                 await tasks.start(self._stay_present)
                 tasks.start_soon(self._keep_leases)
                 role_feed, own_feed = (
@@ -63,6 +75,8 @@ class Worker:
                     own_feed as own,
                     anyio.create_task_group() as handlers,
                 ):
+                    handlers.start_soon(self._mind_gate, role, own)
+                    handlers.start_soon(self._reset_when_due)
                     handlers.start_soon(self._receive, role, True, handlers)
                     handlers.start_soon(self._receive, own, False, handlers)
                     log.info("agent.started", agent=card.id, role=card.role)
@@ -104,13 +118,62 @@ class Worker:
             await self._put_presence()
 
     async def _put_presence(self) -> None:
-        presence = Presence(
-            card=self._agent.card, working=tuple(self._running), stopping=self._stopping
-        )
         try:
-            await self._client.registry.put(presence)
+            # One after the other: a report that is stored is not overwritten by what was so before.
+            async with self._putting:
+                await self._client.registry.put(self._presence())
         except NoAnswerError as error:
             log.warning("presence.not_put", error=str(error))
+
+    def _presence(self) -> Presence:
+        return Presence(
+            card=replace(self._agent.card, context_usage=self._gate.usage),
+            working=tuple(self._running),
+            stopping=self._stopping,
+            closed=self._gate.closed,
+        )
+
+    async def _store_presence(self) -> None:
+        """Returns when the registry has it, however long that takes."""
+        while True:
+            try:
+                async with self._putting:
+                    await self._client.registry.put(self._presence())
+            except NoAnswerError as error:
+                log.warning("presence.not_put", error=str(error))
+                await anyio.sleep(self._settings.heartbeat / 20)
+            else:
+                return
+
+    async def _mind_gate(self, *feeds: Feed) -> None:
+        """Pull nothing while the gate is closed. Never returns."""
+        pulling = True
+        while True:
+            count = self._changed.count
+            if pulling == bool(self._gate.closed):
+                pulling = not pulling
+                log.info("gate.opened" if pulling else "gate.closed", why=self._gate.closed)
+                for feed in feeds:
+                    await (feed.resume() if pulling else feed.pause())
+            else:
+                await self._changed.wait(since=count)
+
+    async def _reset_when_due(self) -> None:
+        """Reset the session where the gate wants it and no handler would notice. Never returns."""
+        while True:
+            count = self._changed.count
+            if self._gate.wants_compaction and self._may_reset():
+                try:
+                    await self._session.compact()
+                except CompactionError as error:
+                    log.warning("agent.closed", problem=str(error))
+            else:
+                await self._changed.wait(since=count)
+
+    def _may_reset(self) -> bool:
+        """Nothing runs; or what runs has a session each, of which nobody knows how full it is."""
+        each_has_its_own = self._agent.reset is None and self._gate.level == "unknown"
+        return not self._stopping and (self._free == self._agent.card.slots or each_has_its_own)
 
     async def _check_cancelled(self, handoff_id: UUID) -> None:
         """Somebody says that a handoff is over: where the ledger says so too, stop the work."""
@@ -153,7 +216,7 @@ class Worker:
         self._in_hand.add(received)
         try:
             await self._wait_for_slot()
-            if self._free > 0:
+            if self._free > 0 and not self._gate.closed:
                 await self._handle(received)
             else:
                 await received.nak(0)
@@ -169,14 +232,14 @@ class Worker:
         await feed.release()
 
     async def _wait_for_slot(self) -> None:
-        """Until a slot is free, or none will be any more."""
-        while self._free == 0 and not self._stopping:
+        """Until a slot is free, or none will be any more, or none may be used."""
+        while self._free == 0 and not self._stopping and not self._gate.closed:
             await self._changed.wait()
 
     async def _handle(self, received: Received) -> None:
         self._free -= 1
         try:
-            lease = await self._handling.accept(received)
+            lease = await self._handling.accept(received, self._session)
             if lease is not None and lease.accepted in self._running:
                 # It was handed out again while an answer to our first try was lost.
                 await received.nak(ELSEWHERE_DELAY)
@@ -217,11 +280,15 @@ class Worker:
                 await received.ack()
 
     async def _answer(self, lease: Lease, received: Received) -> None:
-        answer, trace = await self._handling.work(lease)
+        began = anyio.current_time()
+        answer, trace = await self._handling.work(lease, self._session)
+        answer = await self._handling.revalidated(lease, answer, self._session)
+        self._session.note_worked(lease.envelope, anyio.current_time() - began, answer.result)
         if not await self._handling.answer(lease, answer, trace):
             # Somebody else has it now: the message is theirs to ack.
             return
-        if answer.retry_after is not None and not is_last_attempt(lease):
+        comes_again = answer.interrupted or not is_last_attempt(lease)
+        if answer.retry_after is not None and comes_again:
             await received.nak(answer.retry_after)
         else:
             await received.ack()

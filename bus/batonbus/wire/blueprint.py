@@ -7,10 +7,17 @@ import msgspec
 
 from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.settings import Settings
-from batonbus.wire.subjects import all_events, objects_bucket, registry_bucket, stream_name
+from batonbus.wire.subjects import (
+    all_events,
+    checkpoint_bucket,
+    objects_bucket,
+    registry_bucket,
+    stream_name,
+)
 from batonbus.wire.topology import (
     Making,
     addressee_config,
+    checkpoint_config,
     consumer_making,
     ledger_config,
     objects_config,
@@ -40,6 +47,7 @@ def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list
         stream_making(ledger_config(fleet, settings)),
         stream_making(registry_config(fleet, settings)),
         stream_making(objects_config(fleet)),
+        stream_making(checkpoint_config(fleet)),
         *(consumer_making(stream, it) for it in consumers),
     ]
 
@@ -60,6 +68,7 @@ def bus_rights(fleet: str) -> Rights:
             f"$JS.API.STREAM.INFO.{stream}",
             f"$JS.API.STREAM.INFO.KV_{bucket}",
             f"$JS.API.STREAM.INFO.KV_{objects}",
+            f"$JS.API.STREAM.INFO.KV_{checkpoint_bucket(fleet)}",
             f"$JS.API.STREAM.MSG.GET.{stream}",
             f"$JS.API.STREAM.MSG.DELETE.{stream}",
             f"$JS.API.STREAM.MSG.GET.KV_{objects}",

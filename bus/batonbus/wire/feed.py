@@ -111,6 +111,7 @@ class Feed:
         self._next = ""
         self._doubt = ""
         self._stopped = False
+        self._paused = False
         self._changing = anyio.Lock()
         self._buffer: asyncio.Queue[Received | None] = asyncio.Queue()
 
@@ -130,20 +131,37 @@ class Feed:
     async def stop(self) -> None:
         """Ask for nothing more and hand back what nobody has received yet."""
         self._stopped = True
+        await self._hand_back()
+        self._buffer.put_nowait(None)
+
+    async def pause(self) -> None:
+        """Ask for nothing until `resume`, and hand back what nobody has received yet."""
+        self._paused = True
+        await self._hand_back()
+
+    async def resume(self) -> None:
+        """Ask again."""
+        self._paused = False
+        await self._renew()
+        await self._request()
+
+    async def _hand_back(self) -> None:
         async with self._changing:
             await self._drain()
         while not self._buffer.empty():
             received = self._buffer.get_nowait()
-            if received is not None:
-                self._in_hand -= 1
-                await received.nak(0)
-        self._buffer.put_nowait(None)
+            if received is None:
+                # Stopped meanwhile.
+                self._buffer.put_nowait(None)
+                return
+            self._in_hand -= 1
+            await received.nak(0)
 
     async def run(self) -> None:
         """Keep a request open: renewed when the connection or the server was away.
         Raises ConsumerGoneError."""
         while not self._stopped:
-            if not self._can_request():
+            if not self._paused and not self._can_request():
                 await self._renew()
             await self._request()
             await anyio.sleep(IDLE_HEARTBEAT / 8)
@@ -156,7 +174,7 @@ class Feed:
 
     async def _renew(self) -> None:
         async with self._changing:
-            if self._stopped or not self._connection.client.is_connected:
+            if self._stopped or self._paused or not self._connection.client.is_connected:
                 return
             await self._drain()
             self._inbox = ""  # nothing that comes later counts

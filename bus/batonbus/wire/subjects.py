@@ -93,6 +93,21 @@ def objects_bucket(fleet: str) -> str:
     return f"batonbus_{check_token('fleet', fleet)}_objects"
 
 
+def checkpoint_bucket(fleet: str) -> str:
+    """The key-value bucket of the agents' Checkpoints."""
+    return f"batonbus_{check_token('fleet', fleet)}_checkpoints"
+
+
+def checkpoint_key(fleet: str, agent: str) -> str:
+    """The subject of an agent's own entry there."""
+    return f"$KV.{checkpoint_bucket(fleet)}.{check_token('agent', agent)}"
+
+
+def checkpoint_reading(fleet: str, agent: str) -> str:
+    """Where that entry is asked for, and no other."""
+    return f"$JS.API.DIRECT.GET.KV_{checkpoint_bucket(fleet)}.{checkpoint_key(fleet, agent)}"
+
+
 def all_events(fleet: str) -> str:
     """Every event of a fleet."""
     return f"{_handoffs(fleet)}.>"

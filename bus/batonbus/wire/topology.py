@@ -19,6 +19,7 @@ from batonbus.wire.connection import ApiError, Connection, DeniedError
 from batonbus.wire.subjects import (
     all_events,
     check_token,
+    checkpoint_bucket,
     deliveries_to,
     kind_filter,
     objects_bucket,
@@ -46,6 +47,9 @@ ELECTION_TIMEOUT = 30.0
 
 ASK_TIMEOUT = 2.0
 """Seconds after which a cluster is asked again: what has no leader yet is never answered."""
+
+CHECKPOINTS_KEPT = 16
+"""Entries of one agent that its bucket keeps; a reset writes five."""
 
 ROLE_PREFIX = "to-"
 
@@ -157,6 +161,24 @@ def objects_config(fleet: str) -> dict[str, Any]:
     }
 
 
+def checkpoint_config(fleet: str) -> dict[str, Any]:
+    """A key-value bucket of the agents' Checkpoints, which stay: the newest few of each agent."""
+    bucket = checkpoint_bucket(fleet)
+    return {
+        "name": f"KV_{bucket}",
+        "description": "Batonbus: the Checkpoints of the agents, and their resets",
+        "subjects": [f"$KV.{bucket}.>"],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "max_msgs_per_subject": CHECKPOINTS_KEPT,
+        "max_age": 0,
+        "allow_direct": True,
+        "allow_rollup_hdrs": False,
+        "deny_delete": True,
+    }
+
+
 def consumer_config(
     name: str, filters: list[str], settings: Settings, pending: int
 ) -> dict[str, Any]:
@@ -201,6 +223,7 @@ async def ensure_topology(
     settings = await _ensure_ledger(connection, fleet, wanted)
     await _ensure_stream(connection, registry_config(fleet, settings))
     await _ensure_stream(connection, objects_config(fleet))
+    await _ensure_stream(connection, checkpoint_config(fleet))
     await _ensure_consumer(connection, stream_name(fleet), window_manager_config(fleet, settings))
     return settings
 
@@ -234,7 +257,8 @@ async def inspect_topology(connection: Connection, fleet: str) -> dict[str, Foun
     found: dict[str, Found | None] = {
         stream_name(fleet): _compared(ledger_config(fleet, settings), ledger)
     }
-    for bucket in (registry_config(fleet, settings), objects_config(fleet)):
+    buckets = (registry_config(fleet, settings), objects_config(fleet), checkpoint_config(fleet))
+    for bucket in buckets:
         stored = await _info(connection, f"STREAM.INFO.{bucket['name']}", STREAM_NOT_FOUND)
         found[bucket["name"]] = None if stored is None else _compared(bucket, stored)
     found[WINDOW_MANAGER_CONSUMER] = None
