@@ -16,8 +16,8 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	@echo "make test: all but the faults, two at a time"
 	@$(BIN)/python -m pytest -n 2 -m "not faults"
-	@echo "make test: the faults, one after the other"
-	@$(BIN)/python -m pytest -m faults
+	@echo "make test: the faults, two files at a time"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
 
 check: $(VENV)/.dev
 	@echo "make check: style, types, published schemas"

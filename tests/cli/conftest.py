@@ -23,7 +23,7 @@ from batonbus.testing import FAST
 from batonbus.wire.server import embedded_server
 
 BATONBUS = (sys.executable, "-P", "-m", "batonbus")
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds after which something that should have been said, or ended, is missing."""
 
 OURS = ("BATONBUS_", "OTEL_")
