@@ -57,7 +57,7 @@ async def test_a_second_start_is_a_no_op(
     caplog.set_level("INFO")
     assert await ensure_topology(connection, fleet, QUICK) == QUICK
     await ensure_addressee(connection, fleet, "builder", QUICK)
-    assert caplog.text.count("created") == 5
+    assert caplog.text.count("created") == 6
     caplog.clear()
     assert await ensure_topology(connection, fleet, QUICK) == QUICK
     await ensure_addressee(connection, fleet, "builder", QUICK)
