@@ -81,11 +81,17 @@ def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
 
 
 def test_known_values_of_the_environment_are_found_by_value() -> None:
-    environment = {"MY_API_KEY": "plainword", "HOME": "/home/x", "X_TOKEN": "short"}
+    environment = {
+        "MY_API_KEY": "plainwordlong",
+        "DB_PASSWORD": "postgres",
+        "HOME": "/home/x",
+        "X_TOKEN": "short",
+    }
     known = secret_values({**environment, "PWD": "/home/x/project"})
-    assert known == {"plainword"}
+    assert known == {"plainwordlong"}
     assert (
-        mask("it says plainword here", known) == "it says [masked: value of the environment] here"
+        mask("it says plainwordlong here", known)
+        == "it says [masked: value of the environment] here"
     )
 
 

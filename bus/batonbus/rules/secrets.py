@@ -24,6 +24,9 @@ S = TypeVar("S", bound=Struct)
 SHORTEST = 8
 """Characters of the shortest value of the environment that is looked for."""
 
+SURE = 12
+"""Characters from which on such a value may be plain letters."""
+
 _DETECTORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "artifactory": ("ArtifactoryDetector", ("AKC", "AP")),
     "aws": ("AWSKeyDetector", ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws")),
@@ -349,12 +352,12 @@ def _is_reasoning(value: object) -> bool:
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """The values of an environment whose names say that they are secrets; a shell's `PWD` is the
-    folder it is in."""
+    """The values of an environment whose names say that they are secrets. A shell's `PWD` is the
+    folder it is in; a short word such as `postgres` stands in many a text, and is left out."""
     return frozenset(
         value
         for name, value in environment.items()
-        if len(value) >= SHORTEST
+        if (len(value) >= SURE or (len(value) >= SHORTEST and _looks_chosen(value)))
         and name != "PWD"
         and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
     )
