@@ -55,9 +55,15 @@ SETTINGS = Settings(
 MEAN_GAP = 0.8
 """Seconds between two faults."""
 
-WELL_AFTER = 3.0
-"""Seconds that a part has been alive before its twin may be harmed: a bus of which every keeper is
+UP = {
+    **dict.fromkeys(MANAGERS, "window_manager.started"),
+    **dict.fromkeys(KEEPERS, "receipt_keeper.started"),
+}
+"""What a part logs when it is up. Before that its twin is spared: a bus of which every keeper is
 away at once answers nobody."""
+
+TWIN_LIMIT = 60.0
+"""Seconds to wait for that; then the fault is left out."""
 
 PATIENCE = 5.0
 """Seconds to wait for somebody whom a fault can hit."""
@@ -94,9 +100,8 @@ class Chaos:
         """The whole plan; those faults that last may last a little longer."""
         for fault in self._plan:
             await anyio.sleep(fault.gap)
-            if fault.target in (*MANAGERS, *KEEPERS):
-                await self._spare_twin(fault.target)
-            await self._apply(fault)
+            if fault.target not in UP or await self._may_harm(fault.target):
+                await self._apply(fault)
             self.done += 1
         for name in PROGRAMS:
             self._bus.disarm(name)
@@ -112,13 +117,14 @@ class Chaos:
         counts = self.counts()
         return sum(counts[it] for it in ("kill", "cut", "server-kill", "failpoint kill"))
 
-    async def _spare_twin(self, name: str) -> None:
+    async def _may_harm(self, name: str) -> bool:
+        """Until the twin of a part is up and unharmed, and will stay so."""
         other = twin(name)
         assert other is not None
         self._bus.disarm(other)
-        await wait_for(
-            lambda: self._bus.programs[other].alive_for > WELL_AFTER and not self._lasting[other],
-            limit=4 * WELL_AFTER,
+        program = self._bus.programs[other]
+        return await wait_for(
+            lambda: not self._lasting[other] and program.is_up(UP[other]), limit=TWIN_LIMIT
         )
 
     async def _apply(self, fault: Fault) -> None:

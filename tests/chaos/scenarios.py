@@ -4,6 +4,7 @@ import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
 
 END_LIMIT = 8.0
 """Seconds after which a handoff that has not ended is lost."""
+
+START_LIMIT = 40.0
+"""Seconds that a keeper may take to start, on a machine that does much else."""
 
 KEEPER = f"{RECEIPT_KEEPER}-0"
 MANAGER = f"{WINDOW_MANAGER}-0"
@@ -149,8 +153,13 @@ async def open_stage(folder: Path, mutation: str) -> AsyncGenerator[Stage]:
     async with fault_bus(folder) as faults:
         faults.launcher = (mutations.__file__, mutation)
         faults.start_parts()
+        await wait_until(partial(_is_up, faults), "the keeper did not start", limit=START_LIMIT)
         async with Bus(faults.server.url, actor="source", fleet=FLEET) as bus:
             yield Stage(faults, bus)
+
+
+async def _is_up(faults: FaultBus) -> bool:
+    return faults.programs[KEEPER].is_up("receipt_keeper.started")
 
 
 async def play(scenario: Scenario, folder: Path, mutation: str = mutations.NONE) -> list[str]:

@@ -74,6 +74,10 @@ class Program:
         """How often it logged this event, in all its lives."""
         return self._log.read_text().count(f'"message":"{event}"')
 
+    def is_up(self, event: str) -> bool:
+        """Whether it logged this event, which ends its start, in its present life."""
+        return self.alive_for > 0 and self.logged(event) > len(self.codes)
+
     @property
     def done(self) -> bool:
         """Whether it ended by itself, and well."""
