@@ -29,6 +29,7 @@ import fault_agents
 from nats.aio.msg import Msg
 
 from batonbus import Context, Sent
+from batonbus.run.compaction import Compactor
 from batonbus.run.handling import Handling, Lease
 from batonbus.run.window_manager import WindowManager
 from batonbus.wire.feed import Received
@@ -115,13 +116,13 @@ def _set_on_writes() -> None:
 def _set_on_messages() -> None:
     on_event, accept, ack = WindowManager._on_event, Handling.accept, Received.ack
 
-    async def on_event_(self: WindowManager, received: Received) -> None:
+    async def on_event_(self: WindowManager, received: Received) -> bool:
         await reach("read", received)
-        await on_event(self, received)
+        return await on_event(self, received)
 
-    async def accept_(self: Handling, received: Received) -> Lease | None:
+    async def accept_(self: Handling, received: Received, session: Compactor) -> Lease | None:
         await reach("received", received)
-        return await accept(self, received)
+        return await accept(self, received, session)
 
     async def ack_(self: Received) -> None:
         await ack(self)

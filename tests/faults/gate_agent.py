@@ -1,22 +1,23 @@
 """A builder whose usage climbs, and whose process is killed with -9 once at each step of a reset.
 
-`python gate_agent.py`: FAULTS_CRASHES names the folder where each crash leaves a file, and where
+`python gate_agent.py`: FAULTS_SESSION names the folder where each crash leaves a file, and where
 the session is kept: its usage, and a log of what was asked of it. Both outlive the process, as a
 session of a program does.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import anyio
-from crash_points import CRASHES, crash_once
 
 from batonbus import Agent, Context, ResetDone, ResetRequest
 from batonbus.run.bus import serve
 from batonbus.wire.checkpoints import Checkpoints
 from batonbus_schemas import CompactionHandoff, ContextUsage, Dispatch, ResetJournal, TaskResult
 
-FOLDER = Path(os.environ[CRASHES])
+SESSION = "FAULTS_SESSION"
+FOLDER = Path(os.environ.get(SESSION, "."))
 GROWTH = 4.0
 FRESH = 20.0
 
@@ -53,6 +54,15 @@ async def reset(request: ResetRequest) -> ResetDone:
         return ResetDone(handoff=CompactionHandoff(**fields))
     (FOLDER / "usage").write_text(str(FRESH))
     return ResetDone(usage=ContextUsage(source="measured", percent=FRESH))
+
+
+def crash_once(point: str) -> None:
+    """Die, unless a process before this one did so at this point."""
+    try:
+        (FOLDER / point.replace(" ", "-")).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def set_crash_points() -> None:
