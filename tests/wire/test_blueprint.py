@@ -65,7 +65,7 @@ async def test_what_an_operator_made_by_the_blueprint_is_all_that_is_needed(addr
         await ensure_addressee(connection, FLEET, "builder", settings)
         found = await inspect_topology(connection, FLEET)
     assert settings == Settings()
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(it is not None and it.differing == () for it in found.values())
 
 

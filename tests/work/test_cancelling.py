@@ -21,7 +21,7 @@ from work_bench import (
 )
 
 from batonbus import Agent, Bounced, Context
-from batonbus.run.arrivals import Arrival
+from batonbus.run.holding import Waiting
 from batonbus.run.window_manager import WindowManager
 from batonbus.work.cancelling import cancel_work
 from batonbus_agents.runtimes import parse_runtime
@@ -102,11 +102,11 @@ async def test_what_a_settled_handoff_hands_on_is_cancelled_before_it_is_deliver
         done.append(ctx.envelope.to)
         return TaskResult.passed("Done.")
 
-    async def late(manager: WindowManager, arrival: Arrival, *more: Any) -> None:
-        if arrival.addressee == "second":
+    async def late(manager: WindowManager, waiting: Waiting, *more: Any, **how: Any) -> bool:
+        if waiting.arrival.addressee == "second":
             settled.set()
             await cancelled.wait()
-        await deliver(manager, arrival, *more)
+        return await deliver(manager, waiting, *more, **how)
 
     monkeypatch.setattr(WindowManager, "_deliver", late)
     async with bus_with(first, second) as bus, operator(bus) as core:
