@@ -238,7 +238,7 @@ def test_tail_can_begin_at_the_first_event(shell: Any, bus_folder: Path, line: U
 def test_a_reader_that_has_enough_ends_tail_quietly(
     shell: Any, bus_folder: Path, line: UUID, invoke: Callable[..., Result]
 ) -> None:
-    """At the next event: until then nothing is written, and nobody knows that the reader is gone."""
+    """At the next event: until then nothing is written, and nobody sees that the reader is gone."""
     with ThreadPoolExecutor() as threads:
         for options in ("--all", "--all --json"):
             tail = threads.submit(shell.pipe, f"tail {options}", "head -n 1", folder=bus_folder)
