@@ -343,6 +343,28 @@ async def test_it_comes_back_to_a_server_that_was_killed(
         assert connection.address == fragile_server.url
 
 
+async def test_a_question_is_given_up_at_once_when_the_connection_is_lost(
+    wire: Any, proxy: Any
+) -> None:
+    """Who asks again gets the answer of the server that is back."""
+    heard = anyio.Event()
+
+    async def keep_silent(_: Msg) -> None:
+        heard.set()
+
+    await wire.connection.subscribe("silence", keep_silent)
+    async with connect(proxy.url, "asker") as connection, anyio.create_task_group() as tasks:
+
+        async def cut() -> None:
+            await heard.wait()
+            await proxy.cut()
+
+        tasks.start_soon(cut)
+        with anyio.fail_after(5), pytest.raises(NoAnswerError, match="connection was lost before"):
+            await connection.request("silence", timeout=60)
+        await connection.api("INFO")
+
+
 async def test_a_connection_that_was_cut_without_a_word_is_noticed_and_made_again(
     proxy: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from batonbus.rules.errors import InvalidTokenError, NoAnswerError
 from batonbus.rules.settings import Settings
 from batonbus.wire import registry as registry_module
+from batonbus.wire.registry import Registry
 from batonbus.wire.subjects import registry_bucket
 from batonbus.wire.topology import ensure_topology
 from batonbus_schemas import AgentCard, Presence
@@ -122,3 +123,28 @@ async def test_a_registry_that_does_not_answer_in_time_is_an_error_and_never_an_
         proxy.lose_answers = True
         with pytest.raises(NoAnswerError, match=r"did not answer within 0\.1 s"):
             await weak.registry.list(timeout=0.1)
+
+
+async def test_a_listing_is_given_up_at_once_when_the_connection_is_lost(
+    wire: Any, proxy: Any, open_wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper that waits for it would answer nobody meanwhile."""
+    async with open_wire(proxy.url, "asker") as weak, anyio.create_task_group() as tasks:
+        registry = Registry(weak.connection, weak.publisher, wire.fleet)
+        publish, asked = weak.connection.publish, anyio.Event()
+
+        async def publish_to_nobody(*arguments: Any, **options: Any) -> None:
+            proxy.lose_answers = True
+            await publish(*arguments, **options)
+            asked.set()
+
+        async def cut() -> None:
+            await asked.wait()
+            await proxy.cut()
+
+        monkeypatch.setattr(weak.connection, "publish", publish_to_nobody)
+        tasks.start_soon(cut)
+        with anyio.fail_after(5), pytest.raises(NoAnswerError, match="connection was lost before"):
+            await registry.list(timeout=60)
+        monkeypatch.undo()
+        assert await registry.list() == []

@@ -107,6 +107,7 @@ class Connection:
         self._when_lost: list[Callable[[], None]] = []
         self._when_denied: list[Callable[[str], None]] = []
         self._asking: list[tuple[str, anyio.CancelScope]] = []
+        self._until_lost: list[anyio.CancelScope] = []
         self._clock: tuple[float, float] | None = None
 
     @property
@@ -174,6 +175,8 @@ class Connection:
         self._connected_since = None
         for call in self._when_lost:
             call()
+        for scope in self._until_lost:
+            scope.cancel()
         if not self.leaving:
             log.warning("connection.lost", actor=self.actor)
 
@@ -208,10 +211,11 @@ class Connection:
 
     async def request(self, subject: str, payload: bytes = b"", *, timeout: float = 5.0) -> bytes:
         """Ask and wait for one answer. Raises NoAnswerError after `timeout` seconds, or at once
-        where nobody serves the subject; DeniedError where the server does not let us ask there, and
-        BusUnavailableError where a service says no or the connection is closed."""
+        where nobody serves the subject or the connection is lost; DeniedError where the server does
+        not let us ask there, and BusUnavailableError where a service says no or the connection is
+        closed."""
         try:
-            with self._unless_denied(subject):
+            with self._unless_denied(subject), self.until_lost(subject):
                 answer = await self.client.request(subject, payload, timeout=timeout)
         except NoRespondersError as error:
             raise NoAnswerError(f"nobody answers {subject}") from error
@@ -224,6 +228,20 @@ class Connection:
         if problem := (answer.headers or {}).get("Nats-Service-Error"):
             raise ServiceError(problem, answer.data.decode(errors="replace"))
         return answer.data
+
+    @contextmanager
+    def until_lost(self, subject: str) -> Generator[None]:
+        """Wait for an answer in this block: it ends when the connection is lost, for what was asked
+        is answered to nobody then, however soon it is back. Raises NoAnswerError."""
+        scope = anyio.CancelScope()
+        self._until_lost.append(scope)
+        try:
+            with scope:
+                yield
+        finally:
+            self._until_lost.remove(scope)
+        if scope.cancelled_caught:
+            raise NoAnswerError(f"the connection was lost before {subject} was answered")
 
     @contextmanager
     def _unless_denied(self, subject: str) -> Generator[None]:

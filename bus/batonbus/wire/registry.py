@@ -105,10 +105,10 @@ class Registry:
         subscription = await self._connection.subscribe(inbox, on_message)
         try:
             body = {"seq": sequence, "next_by_subj": f"{self._prefix}.>", "batch": BATCH}
-            await self._connection.publish(
-                f"$JS.API.DIRECT.GET.{self._stream}", msgspec.json.encode(body), reply=inbox
-            )
-            await done.wait()
+            question = f"$JS.API.DIRECT.GET.{self._stream}"
+            with self._connection.until_lost(question):
+                await self._connection.publish(question, msgspec.json.encode(body), reply=inbox)
+                await done.wait()
         except (NatsError, OSError) as error:
             raise NoAnswerError(f"the registry could not be asked: {error!r}") from error
         finally:
