@@ -21,6 +21,7 @@ import batonbus.run.window_manager as window_manager
 import batonbus.wire.ledger as ledger
 from batonbus.rules.chain import Chain, Event
 from batonbus.rules.lineage import Position, Record
+from batonbus.run.compaction import Compactor
 from batonbus.run.handling import Answer, Handling, Lease
 from batonbus.run.receipt_keeper import ReceiptKeeper
 from batonbus.run.worker import Worker
@@ -68,21 +69,27 @@ def ack_before_settled() -> None:
 
 def work_before_accepted() -> None:
     """The handler runs, and then the handoff is accepted."""
-    take, work = Handling.take, Handling.work
+    accept, take, work = Handling.accept, Handling.take, Handling.work
     done: dict[int, tuple[Answer, dict[str, str]]] = {}
+    sessions: dict[Handling, Compactor] = {}
+
+    async def accept_(self: Handling, received: Received, session: Compactor) -> Lease | None:
+        sessions[self] = session
+        return await accept(self, received, session)
 
     async def take_(
         self: Handling, delivery: Delivery, stored: Stored, chain: Chain, attempt: int, lease: int
     ) -> Lease:
         early = Lease(delivery=delivery, accepted=0, attempt=attempt, trace=stored.headers)
-        answer = await work(self, early)
+        answer = await work(self, early, sessions[self])
         taken = await take(self, delivery, stored, chain, attempt, lease)
         done[taken.accepted] = answer
         return taken
 
-    async def work_(_: Handling, lease: Lease) -> tuple[Answer, dict[str, str]]:
+    async def work_(_: Handling, lease: Lease, __: Compactor) -> tuple[Answer, dict[str, str]]:
         return done.pop(lease.accepted)
 
+    Handling.accept = accept_  # type: ignore[method-assign]
     Handling.take = take_  # type: ignore[method-assign]
     Handling.work = work_  # type: ignore[method-assign]
 
