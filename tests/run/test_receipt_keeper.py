@@ -175,7 +175,7 @@ async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
     open_bus: Any, steady: Settings, bounce: Any, read_events: Any
 ) -> None:
     """Closed, closed and busy, busy, gone, given up: whoever waits hears of each."""
-    seats = Seats(seat(1, closed="context usage"), seat(2, closed="context usage"))
+    seats = Seats()
 
     async def more_keepers(bus: TestBus) -> None:
         async with anyio.create_task_group() as keepers:
@@ -195,6 +195,10 @@ async def test_each_change_of_the_reason_is_told_once_however_many_keepers_run(
             while line.last is None or (line.last.state, line.last.reason) != (state, reason):
                 await line.wait_change()
 
+        # What the window manager sees closed it holds itself.
+        while len(await read_events(bus, sent.handoff_id)) < 2:
+            pass
+        seats.taken = (seat(1, closed="context usage"), seat(2, closed="context usage"))
         await hear("held", "all 2 agents are closed: context usage")
         assert (await sent.receipt()).listening == ("builder-1", "builder-2")
         seats.taken = (seat(1, 7), seat(2, closed="context usage"))
