@@ -55,6 +55,7 @@ class Program:
         self._log = log
         self._process: Process | None = None
         self._began = 0.0
+        self._log_start = 0
         self.codes: list[int] = []
 
     @property
@@ -76,7 +77,8 @@ class Program:
 
     def is_up(self, event: str) -> bool:
         """Whether it logged this event, which ends its start, in its present life."""
-        return self.alive_for > 0 and self.logged(event) > len(self.codes)
+        log = self._log.read_bytes()[self._log_start :]
+        return self.alive_for > 0 and f'"message":"{event}"'.encode() in log
 
     @property
     def done(self) -> bool:
@@ -94,7 +96,7 @@ class Program:
         """Keep it running."""
         while not self.done:
             with self._log.open("ab") as log:
-                self._began = time.monotonic()
+                self._began, self._log_start = time.monotonic(), log.tell()
                 self._process = await start_child(
                     self._command, env=self._environment, cwd=HERE, stdout=log, stderr=log
                 )
