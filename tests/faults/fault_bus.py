@@ -77,8 +77,9 @@ class Program:
 
     def is_up(self, event: str) -> bool:
         """Whether it logged this event, which ends its start, in its present life."""
-        log = self._log.read_bytes()[self._log_start :]
-        return self.alive_for > 0 and f'"message":"{event}"'.encode() in log
+        if not self.alive_for:
+            return False
+        return f'"message":"{event}"'.encode() in self._log.read_bytes()[self._log_start :]
 
     @property
     def done(self) -> bool:
