@@ -6,7 +6,7 @@ by another, and a handoff that nobody ends is given up on, never forgotten.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -44,6 +44,15 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: str
     listening: tuple[str, ...] = ()
     hears: Literal["waiter", "owner"] = "waiter"
+
+
+def by_name(agents: Iterable[Presence]) -> dict[str, list[Presence]]:
+    """Live agents by each name under which they listen: their role, and their own id."""
+    found: dict[str, list[Presence]] = {}
+    for agent in agents:
+        for name in {agent.card.role, agent.card.id}:
+            found.setdefault(name, []).append(agent)
+    return found
 
 
 def who_listens(agents: Sequence[Presence]) -> Listening:

@@ -19,6 +19,7 @@ from batonbus.rules.loops import find_loop, make_hop, spent
 from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.core import Core
 from batonbus.run.history import History, make_history
+from batonbus.run.listings import Listings
 from batonbus.run.passages import Passages
 from batonbus.run.records import Records
 from batonbus.run.tally import Tally
@@ -56,8 +57,9 @@ class _Completed(Struct, frozen=True, kw_only=True):
 class Admission:
     """Reads, checks, completes and places a handoff."""
 
-    def __init__(self, core: Core, records: Records) -> None:
+    def __init__(self, core: Core, records: Records, listings: Listings) -> None:
         self._core = core
+        self._listings = listings
         self._ledger = core.ledger
         self._records = records
         self._tally = Tally(core.ledger, core.settings.work_limit)
@@ -169,8 +171,7 @@ class Admission:
     async def _check_capabilities(self, envelope: Envelope) -> None:
         if not expected_capabilities(envelope):
             return
-        agents = await self._core.registry.list()
-        listening = [it for it in agents if envelope.to in {it.card.role, it.card.id}]
+        listening = (await self._listings.fresh()).listening(envelope.to)
         if violations := check_capabilities(envelope, listening):
             raise RefusedError("the addressee lacks a capability", tuple(violations))
 

@@ -4,11 +4,10 @@ import time
 
 import anyio
 
-from batonbus.logs import log
 from batonbus.rules.budget import OverBudgetError, measure
-from batonbus.rules.errors import NoAnswerError
+from batonbus.rules.policy import Policy
 from batonbus.run.arrivals import RefusedError
-from batonbus.run.core import Core
+from batonbus.run.listings import Listings
 from batonbus_schemas import AgentCard, Envelope, TextSize, Violation, WindowEntry
 
 KNOWN_AGE = 1.0
@@ -23,17 +22,15 @@ its text to its own limits once more."""
 class Budgets:
     """Measures assignments for whoever listens, and refuses what cannot be made short enough."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._cards: dict[str, list[AgentCard]] = {}
-        self._read_at = float("-inf")
-        self._reading = anyio.Lock()
+    def __init__(self, policy: Policy, listings: Listings) -> None:
+        self._policy = policy
+        self._listings = listings
 
     async def measure(self, envelope: Envelope, window: tuple[WindowEntry, ...]) -> TextSize:
         """How long the text of an assignment is, within its limits. Raises RefusedError."""
         listening = await self._listening(envelope.to)
         try:
-            return measure(envelope, window, self._core.policy, listening)
+            return measure(envelope, window, self._policy, listening)
         except OverBudgetError as error:
             problem = f"has {error.length:,} characters, and the assignment may have"
             limits = f"{error.budget.characters:,} in all ({error.budget.tokens:,} tokens)"
@@ -43,22 +40,12 @@ class Budgets:
             raise RefusedError(f"the assignment cannot be written: {error}") from error
 
     async def _listening(self, name: str) -> list[AgentCard]:
-        asked_at = time.monotonic()
-        if name not in self._cards or asked_at - self._read_at >= KNOWN_AGE:
-            async with self._reading:
-                # Whoever had the lock before may have read it for us.
-                if self._read_at < asked_at:
-                    await self._read()
-        return self._cards.get(name, [])
-
-    async def _read(self) -> None:
-        self._read_at = time.monotonic()
-        try:
-            agents = await self._core.registry.list(timeout=READ_TIMEOUT)
-        except NoAnswerError as error:
-            log.warning("registry.unread", error=str(error))
-        else:
-            self._cards = {}
-            for agent in agents:
-                for name in {agent.card.role, agent.card.id}:
-                    self._cards.setdefault(name, []).append(agent.card)
+        listing = self._listings.newest
+        if (
+            listing is None
+            or not listing.listening(name)
+            or time.monotonic() - listing.began >= KNOWN_AGE
+        ):
+            with anyio.move_on_after(READ_TIMEOUT):
+                listing = await self._listings.fresh()
+        return [it.card for it in listing.listening(name)] if listing else []

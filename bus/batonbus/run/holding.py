@@ -12,83 +12,16 @@ from collections.abc import Awaitable, Callable
 import anyio
 from msgspec import Struct
 
-from batonbus.logs import log
-from batonbus.rules.errors import BatonbusError
 from batonbus.rules.receipts import why_all_closed
 from batonbus.run.arrivals import Arrival
 from batonbus.run.changes import Changes
 from batonbus.run.core import Core
+from batonbus.run.listings import Listings
 from batonbus.wire.feed import Received
 from batonbus.wire.topology import MANAGER_ACK_WAIT
-from batonbus_schemas import Presence
-
-LOOK_INTERVAL = 0.005
-"""Seconds between two looks at the registry: all handoffs that come meanwhile share the next."""
 
 RETRY_INTERVAL = 0.2
 """Seconds between two looks at what is held."""
-
-
-class Batch:
-    """Handoffs that share one look, which begins after all of them came."""
-
-    def __init__(self) -> None:
-        self.done = anyio.Event()
-        self.agents: list[Presence] | None = None
-        self._found: dict[str, Door] = {}
-
-    def door_of(self, addressee: str) -> "Door":
-        """What was seen of an addressee."""
-        if addressee not in self._found:
-            agents = of_addressee(self.agents or [], addressee)
-            self._found[addressee] = Door(why_all_closed(agents), bool(agents))
-        return self._found[addressee]
-
-
-class Door(Struct, frozen=True):
-    """Why all live agents of an addressee are closed (empty where one is open, or none is there),
-    and whether any is there."""
-
-    closed: str
-    has_agents: bool
-
-
-class Doors:
-    """Who is closed, by looks at the registry that many share."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._next: Batch | None = None
-        self._asked = Changes()
-
-    async def run(self) -> None:
-        """Look whenever somebody asks. Never returns."""
-        while True:
-            while self._next is None:
-                await self._asked.wait()
-            batch, self._next = self._next, None
-            try:
-                batch.agents = await self._core.registry.list()
-            except BatonbusError as error:
-                log.warning("registry.unread", error=str(error))
-            batch.done.set()
-            await anyio.sleep(LOOK_INTERVAL)
-
-    async def look(self, addressee: str) -> Door:
-        """By a look that begins after this call."""
-        while True:
-            if self._next is None:
-                self._next = Batch()
-                self._asked.tell()
-            batch = self._next
-            await batch.done.wait()
-            if batch.agents is not None:
-                return batch.door_of(addressee)
-
-
-def of_addressee(agents: list[Presence], addressee: str) -> list[Presence]:
-    """The agents that listen as a role, or under an id."""
-    return [it for it in agents if addressee in {it.card.role, it.card.id}]
 
 
 class Waiting(Struct, eq=False):
@@ -115,9 +48,9 @@ Tell = Callable[[Waiting], Awaitable[None]]
 class Holding:
     """What is held for closed agents, by addressee."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, listings: Listings) -> None:
         self._core = core
-        self._doors = Doors(core)
+        self._listings = listings
         self._queues: dict[str, list[Waiting]] = {}
         self._told: dict[str, float] = {}
         self._opening: set[str] = set()
@@ -125,10 +58,10 @@ class Holding:
 
     async def why(self, addressee: str) -> str:
         """Why a handoff that comes now is not delivered; empty where it is."""
-        door = await self._doors.look(addressee)
+        listing = await self._listings.fresh()
         # No pause from here until `keep`: else one might pass another that came before it.
         queue = self._queues.get(addressee)
-        return queue[0].reason if queue else door.closed
+        return queue[0].reason if queue else why_all_closed(listing.listening(addressee))
 
     def keep(self, waiting: Waiting) -> bool:
         """Keep a handoff until its addressee opens. False where that is just opening: then it only
@@ -152,7 +85,6 @@ class Holding:
     async def run(self, deliver: Deliver, tell: Tell) -> None:
         """Keep what waits, and deliver it in order when the gate opens. Never returns."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._doors.run)
             tasks.start_soon(self._keep_alive)
             while True:
                 self._queues = {it: queue for it, queue in self._queues.items() if queue}
@@ -167,11 +99,11 @@ class Holding:
         queue = self._queues[addressee]
         while queue:
             waiting = list(queue)
-            door = await self._doors.look(addressee)
-            if door.closed:
-                await self._tell_again(addressee, door.closed, tell)
+            agents = (await self._listings.fresh()).listening(addressee)
+            if closed := why_all_closed(agents):
+                await self._tell_again(addressee, closed, tell)
                 return
-            if not door.has_agents and not self._knows_who_is_gone():
+            if not agents and not self._knows_who_is_gone():
                 return
             self._opening.add(addressee)
             try:

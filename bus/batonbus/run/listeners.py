@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError
-from batonbus.rules.receipts import Listening, who_listens
+from batonbus.rules.receipts import Listening, by_name, who_listens
 from batonbus.run.core import Core
 from batonbus_schemas import Presence
 
@@ -64,11 +64,7 @@ class Listeners:
 
     def _remember(self, agents: list[Presence], now: float) -> None:
         oldest = now - 2 * self._core.settings.give_up_after
-        found: dict[str, list[Presence]] = {}
-        for agent in agents:
-            for name in {agent.card.role, agent.card.id}:
-                found.setdefault(name, []).append(agent)
         self._seen = {
             **{name: it for name, it in self._seen.items() if it.at >= oldest},
-            **{name: Seen(now, who_listens(its)) for name, its in found.items()},
+            **{name: Seen(now, who_listens(its)) for name, its in by_name(agents).items()},
         }

@@ -20,6 +20,7 @@ from batonbus.run.arrivals import Arrival, RefusedError, arrive
 from batonbus.run.budgets import Budgets
 from batonbus.run.core import Core
 from batonbus.run.holding import Holding, Waiting
+from batonbus.run.listings import Listings
 from batonbus.run.records import Records
 from batonbus.run.telemetry import span
 from batonbus.wire.feed import Feed, Received, open_feed
@@ -50,9 +51,10 @@ class WindowManager:
         self._core = core
         self._ledger = core.ledger
         self._records = Records(core.ledger)
-        self._admission = Admission(core, self._records)
-        self._budgets = Budgets(core)
-        self._holding = Holding(core)
+        self._listings = Listings(core)
+        self._admission = Admission(core, self._records, self._listings)
+        self._budgets = Budgets(core.policy, self._listings)
+        self._holding = Holding(core, self._listings)
 
     async def run(self) -> None:
         """Read and deliver until cancelled."""
@@ -65,6 +67,7 @@ class WindowManager:
             ) as feed,
             anyio.create_task_group() as tasks,
         ):
+            tasks.start_soon(self._listings.run)
             tasks.start_soon(self._holding.run, self._deliver_held, self._tell_held)
             log.info("window_manager.started", fleet=self._core.fleet)
             for _ in range(IN_FLIGHT):
