@@ -1,10 +1,14 @@
 """What agents may ask the bus, and what it answers: `<fleet>.ask.<verb>.<actor>`."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from uuid import UUID
 
+import anyio
 import msgspec
 from msgspec import Struct
 
+from batonbus.logs import log
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.rules.policy import Policy
@@ -27,6 +31,12 @@ and the next one does at once."""
 
 CONTENT_TIMEOUT = 10.0
 """Seconds to wait for an answer to do with a content of up to a megabyte."""
+
+
+ASK_INTERVAL = 0.2
+"""Seconds between two questions about the same thing."""
+
+T = TypeVar("T")
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -135,6 +145,16 @@ async def _ask_for_content(connection: Connection, fleet: str, verb: str, payloa
         if error.kind == NoAnswerError.__name__:
             raise NoAnswerError(str(error)) from error
         raise
+
+
+async def until_answered(ask: Callable[[], Awaitable[T]], what: str, **fields: object) -> T:
+    """The answer, as soon as there is one; `what` and `fields` say in the log what was asked."""
+    while True:
+        try:
+            return await ask()
+        except NoAnswerError as error:
+            log.warning(f"{what}.unanswered", error=str(error), **fields)
+            await anyio.sleep(ASK_INTERVAL)
 
 
 async def _ask(connection: Connection, fleet: str, verb: str, question: Struct) -> bytes:

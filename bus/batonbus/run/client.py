@@ -4,6 +4,7 @@ and asks the bus for the rest."""
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 import anyio
@@ -17,12 +18,14 @@ from batonbus.rules.policy import Policy
 from batonbus.rules.references import refer
 from batonbus.rules.settings import Settings
 from batonbus.run.asking import (
+    ASK_INTERVAL,
     ChainAnswer,
     NotPartOfItError,
     Welcome,
     ask_chain,
     ask_confirm,
     ask_hello,
+    until_answered,
 )
 from batonbus.run.cancellation import cancelled
 from batonbus.run.changes import Changes
@@ -49,9 +52,6 @@ from batonbus_schemas import (
 
 HELLO_PATIENCE = 10.0
 """Seconds that a joining process waits for the first keeper to answer."""
-
-ASK_INTERVAL = 0.2
-"""Seconds between two questions to the bus about the same thing."""
 
 COMPARED = ("to", "work", "task", "after", "body")
 """What makes two handoffs with one id the same: content, not times or trace."""
@@ -156,12 +156,8 @@ class Client:
 
     async def ask(self, handoff_id: UUID, *, root: UUID | None = None) -> ChainAnswer:
         """The state of a handoff, as soon as a keeper answers."""
-        while True:
-            try:
-                return await ask_chain(self.connection, self.fleet, handoff_id, root=root)
-            except NoAnswerError as error:
-                log.warning("ask.unanswered", handoff=str(handoff_id), error=str(error))
-                await anyio.sleep(ASK_INTERVAL)
+        ask = partial(ask_chain, self.connection, self.fleet, handoff_id, root=root)
+        return await until_answered(ask, "ask", handoff=str(handoff_id))
 
     async def poll(self) -> None:
         """Once a heartbeat, look in the ledger for what the waiting lines may have missed: messages

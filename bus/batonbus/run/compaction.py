@@ -6,6 +6,7 @@ session for each handoff alone: what the ledger says of it is written down, and 
 """
 
 from datetime import UTC, datetime
+from functools import partial
 
 import anyio
 from msgspec.structs import replace
@@ -27,8 +28,9 @@ from batonbus.rules.compaction import (
     refusals,
     verb_in_task,
 )
-from batonbus.rules.errors import BatonbusError, CompactionError, NoAnswerError
+from batonbus.rules.errors import BatonbusError, CompactionError
 from batonbus.run.agent import Agent
+from batonbus.run.asking import until_answered
 from batonbus.run.client import Client
 from batonbus.run.gate import Gate
 from batonbus.secrecy import hide_in
@@ -41,9 +43,6 @@ from batonbus_schemas import (
     TaskResult,
 )
 from batonbus_schemas.envelope import ADHOC
-
-RETRY_INTERVAL = 0.2
-"""Seconds between two tries to store a step."""
 
 
 class Compactor:
@@ -272,9 +271,8 @@ class Compactor:
         assert self._agent.reset is not None
         try:
             done = await self._agent.reset(request)
-        except (
-            Exception
-        ) as error:  # The function is not ours: whatever it raises, nothing was reset.
+        except Exception as error:
+            # The function is not ours: whatever it raises, nothing was reset.
             raise CompactionError(f"the {step} failed: {type(error).__name__}: {error}") from error
         if not isinstance(done, ResetDone):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
             raise CompactionError(f"the {step} returned {type(done).__name__}, not ResetDone")
@@ -285,17 +283,13 @@ class Compactor:
 
     async def _store(self, journal: ResetJournal) -> ResetJournal:
         """Returns when it is stored. Raises CompactionError where it cannot be."""
-        while True:
-            try:
-                await self._client.checkpoints.put(journal)
-            except NoAnswerError as error:
-                log.warning("checkpoint.unanswered", step=journal.step, error=str(error))
-                await anyio.sleep(RETRY_INTERVAL)
-            except (BatonbusError, InvalidMessageError) as error:
-                raise CompactionError(f"the {journal.step} cannot be stored: {error}") from error
-            else:
-                self._journal = journal
-                return journal
+        put = partial(self._client.checkpoints.put, journal)
+        try:
+            await until_answered(put, "checkpoint", step=journal.step)
+        except (BatonbusError, InvalidMessageError) as error:
+            raise CompactionError(f"the {journal.step} cannot be stored: {error}") from error
+        self._journal = journal
+        return journal
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._client.connection.server_time(), UTC)

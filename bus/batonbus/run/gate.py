@@ -19,8 +19,6 @@ from batonbus_schemas import AgentCard, Checkpoint, ContextUsage, Envelope, Task
 Publish = Callable[[], Awaitable[None]]
 """Stores the agent's presence; returns when it is stored."""
 
-UNKNOWN = ContextUsage()
-
 
 class Gate:
     """Open or closed. `changed` is told of each change, `publish` stores it in the registry."""

@@ -1,16 +1,13 @@
 """Long contents of a ref-cache, handed to the bus and fetched from it, each only once."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-import anyio
-
 from batonbus.logs import log
-from batonbus.rules.errors import NoAnswerError, ObjectError
+from batonbus.rules.errors import ObjectError
 from batonbus.rules.references import content_hash, refer, reference_to, referred, restore
-from batonbus.run.asking import ask_content, ask_store
+from batonbus.run.asking import ask_content, ask_store, until_answered
 from batonbus.secrecy import find_in
 from batonbus.wire.connection import Connection
 
@@ -19,9 +16,6 @@ T = TypeVar("T")
 
 CACHE_LIMIT = 64_000_000
 """Characters of the contents that a process keeps of those that it stored or fetched."""
-
-ASK_INTERVAL = 0.2
-"""Seconds between two questions to the bus about the same content."""
 
 
 class References:
@@ -39,7 +33,8 @@ class References:
         shortened, contents = refer(body)
         for name, content in contents.items():
             if name not in self._cache:
-                await _answered(partial(ask_store, self._connection, self._fleet, content))
+                ask = partial(ask_store, self._connection, self._fleet, content)
+                await until_answered(ask, "object")
                 self._keep(name, content.decode())
         return shortened
 
@@ -54,7 +49,8 @@ class References:
         if name in self._cache:
             self._cache.move_to_end(name)
             return self._cache[name]
-        content = await _answered(partial(ask_content, self._connection, self._fleet, name))
+        ask = partial(ask_content, self._connection, self._fleet, name)
+        content = await until_answered(ask, "object")
         text = _checked(key, name, content)
         self._keep(name, text)
         return text
@@ -88,13 +84,3 @@ def _checked(key: str, name: str, content: bytes | None) -> str:
     if banned := find_in(text, f"$.ref_cache[{key!r}]"):
         raise ObjectError(f"{reference} may not travel: {'; '.join(map(str, banned))}")
     return text
-
-
-async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, as soon as there is one."""
-    while True:
-        try:
-            return await ask()
-        except NoAnswerError as error:
-            log.warning("object.unanswered", error=str(error))
-            await anyio.sleep(ASK_INTERVAL)
