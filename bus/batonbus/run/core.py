@@ -19,7 +19,7 @@ from batonbus.wire.ledger import Ledger
 from batonbus.wire.objects import Objects
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
-from batonbus.wire.topology import ensure_topology, read_clock, read_policy, read_settings
+from batonbus.wire.topology import ensure_topology, read_agreed, read_clock, read_policy
 
 CLOCK_INTERVAL = 60.0
 """Seconds between two looks at the server's clock."""
@@ -86,7 +86,7 @@ async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
     Raises BusUnavailableError, and TopologyError where there is no ledger.
     """
     async with connect(url, OPERATOR) as connection, Publisher(connection) as publisher:
-        settings = await read_settings(connection, fleet)
+        settings, policy = await read_agreed(connection, fleet)
         yield Core(
             connection,
             Ledger(connection, publisher, fleet),
@@ -94,7 +94,7 @@ async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
             Objects(connection, publisher, fleet),
             settings,
             fleet,
-            await read_policy(connection, fleet),
+            policy,
         )
 
 

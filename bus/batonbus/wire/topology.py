@@ -6,7 +6,7 @@ The fleet's settings are stored with the stream, so that every process goes by t
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -26,6 +26,8 @@ from batonbus.wire.subjects import (
     registry_bucket,
     stream_name,
 )
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 STREAM_NOT_FOUND = 10059
 NAME_IN_USE = 10058
@@ -314,15 +316,14 @@ async def _read_ledger(connection: Connection, fleet: str) -> _Info:
 async def read_policy(connection: Connection, fleet: str) -> Policy:
     """The context policy stored with the ledger; the defaults where none was stored.
     Raises TopologyError where there is no ledger, or the policy is of another version."""
+    return _stored_policy(await _read_ledger(connection, fleet))
+
+
+async def read_agreed(connection: Connection, fleet: str) -> tuple[Settings, Policy]:
+    """All that the fleet agreed on, by one look; also notes the server's clock.
+    Raises TopologyError as `read_settings` and `read_policy`."""
     info = await _read_ledger(connection, fleet)
-    metadata: dict[str, str] = info.config.get("metadata") or {}
-    try:
-        return msgspec.json.decode(metadata.get(POLICY_KEY, "{}"), type=Policy)
-    except msgspec.ValidationError as error:
-        raise TopologyError(
-            f"the policy stored with the fleet {fleet!r} is not of this version of batonbus "
-            f"({error}): store one anew with `batonbus policy set FILE`"
-        ) from error
+    return _stored_settings(info), _stored_policy(info)
 
 
 async def store_policy(connection: Connection, fleet: str, policy: Policy) -> None:
@@ -364,13 +365,24 @@ async def _ensure_ledger(connection: Connection, fleet: str, wanted: Settings | 
 
 
 def _stored_settings(info: _Info) -> Settings:
+    advice = "run the version that made the bus, or give it a new fleet"
+    return _stored(info, SETTINGS_KEY, Settings, "settings", advice)
+
+
+def _stored_policy(info: _Info) -> Policy:
+    advice = "store one anew with `batonbus policy set FILE`"
+    return _stored(info, POLICY_KEY, Policy, "a policy", advice)
+
+
+def _stored(info: _Info, key: str, type_: type[T], what: str, advice: str) -> T:
+    """What is stored with the ledger; its defaults where nothing is."""
     metadata: dict[str, str] = info.config.get("metadata") or {}
     try:
-        return msgspec.json.decode(metadata.get(SETTINGS_KEY, "{}"), type=Settings)
+        return msgspec.json.decode(metadata.get(key, "{}"), type=type_)
     except msgspec.ValidationError as error:
         raise TopologyError(
-            f"the settings stored with stream {info.config['name']} are not those of this version "
-            f"of batonbus ({error}): run the version that made the bus, or give it a new fleet"
+            f"stream {info.config['name']} holds {what} of another version of batonbus "
+            f"({error}): {advice}"
         ) from error
 
 
