@@ -5,10 +5,12 @@ import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import typer
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from batonbus.cli.lookup import ENTRY_POINTS, find_agent
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
@@ -112,6 +114,26 @@ Form = Annotated[
     ),
 ]
 
+
+class ProgramOptions(Struct, frozen=True):
+    """What the command line says of a program; a Python agent says it itself."""
+
+    id: str | None
+    slots: int | None
+    capabilities: list[str] | None
+    time_limit: float | None
+    variables: list[str] | None
+    text_form: TextFormName | None
+
+    def of_the_agent(self) -> dict[str, Any]:
+        """What every program's agent is made with."""
+        return {
+            "id": self.id,
+            "capabilities": tuple(self.capabilities or ()),
+            "text_form": self.text_form.value if self.text_form else "markdown",
+        }
+
+
 app = new_app()
 
 
@@ -145,40 +167,47 @@ def agent(
       batonbus agent --role counter --command 'wc -w' --slots 4
       batonbus agent --role builder --command ./build.sh --text-form xml
     """
-    make: Callable[[], Agent]
-    if target is not None and role is None and command is None and runtime is None:
-        if id or slots or capabilities or time_limit or variables or text_form:
-            raise typer.BadParameter("a Python agent says id, slots and capabilities itself")
-        make = partial(find_agent, target, Path.cwd())
-    elif target is None and role is not None and runtime is not None and command is None:
-        if slots not in (None, 1):
-            raise typer.BadParameter("a session works on one handoff at a time: start more agents")
-        make = partial(
-            session_agent,
-            role,
-            find_session(runtime, time_limit, variables),
-            id=id,
-            capabilities=tuple(capabilities or ()),
-            text_form=text_form.value if text_form else "markdown",
-        )
-    elif target is None and role is not None and command is not None and runtime is None:
-        make = partial(
-            command_agent,
-            role,
-            split_command(command),
-            id=id,
-            slots=slots or 1,
-            capabilities=tuple(capabilities or ()),
-            time_limit=time_limit or 3600.0,
-            variables=tuple(variables or ()),
-            text_form=text_form.value if text_form else "markdown",
-        )
-    else:
-        raise typer.BadParameter("give MODULE:ATTR, or --role with --command or --runtime")
+    options = ProgramOptions(id, slots, capabilities, time_limit, variables, text_form)
+    make = choose(target, role, command, runtime, options)
     start_logs(log_level, Level.INFO)
     output = Output(as_json)
     work = partial(_work, output, make, url, fleet or find_fleet())
     raise typer.Exit(run(output, partial(run_until_signal, work)))
+
+
+def choose(
+    target: str | None,
+    role: str | None,
+    command: str | None,
+    runtime: str | None,
+    options: ProgramOptions,
+) -> Callable[[], Agent]:
+    """What makes the agent: a Python one, one with a session, or a command.
+    Raises BadParameter where it is not said which."""
+    match target, role, command, runtime:
+        case str(), None, None, None:
+            if any(astuple(options)):
+                raise typer.BadParameter("a Python agent says id, slots and capabilities itself")
+            return partial(find_agent, target, Path.cwd())
+        case None, str(), None, str():
+            if options.slots not in (None, 1):
+                raise typer.BadParameter(
+                    "a session works on one handoff at a time: start more agents"
+                )
+            session = find_session(runtime, options.time_limit, options.variables)
+            return partial(session_agent, role, session, **options.of_the_agent())
+        case None, str(), str(), None:
+            return partial(
+                command_agent,
+                role,
+                split_command(command),
+                slots=options.slots or 1,
+                time_limit=options.time_limit or 3600.0,
+                variables=tuple(options.variables or ()),
+                **options.of_the_agent(),
+            )
+        case _:
+            raise typer.BadParameter("give MODULE:ATTR, or --role with --command or --runtime")
 
 
 async def _work(
