@@ -1,12 +1,16 @@
 """What the tests of the runtime share: a bus with a time limit, and a look into its ledger."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from uuid import UUID
 
 import anyio
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from batonbus import Agent, Bounced, Context, Sent, Settings, TestBus
 from batonbus.run.bus import DEFAULT_FLEET
@@ -77,6 +81,16 @@ def read_delivery(read_events: Any) -> Callable[[TestBus, UUID], Awaitable[Deliv
         raise AssertionError(f"handoff {handoff_id} was not delivered")
 
     return read
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The spans that ended in this process."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield exporter
+    provider.shutdown()
 
 
 @pytest.fixture
