@@ -136,11 +136,14 @@ def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
         yield from _matches("private key", _PEM, text)
     if "authorization" in lower:
         yield from _matches("authorization header", _HEADER, text)
-    for detector in _detectors():
-        if detector.may_find(text, lower):
-            yield from detector.find(text)
+    exact, any_case = _hints()
+    hit = {it.kind: it for hint, it in exact if hint in text}
+    hit |= {it.kind: it for hint, it in any_case if hint in lower}
+    for detector in hit.values():
+        yield from detector.find(text)
     yield from _named(text, lower)
-    if any(len(word) >= _LONG for word in text.split()):
+    # A UUID or a git hash alone, which nearly every message holds, is no reason to look.
+    if any(len(it) >= _LONG and not _HEX.fullmatch(it) for it in text.split()):
         for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
             for match in pattern.finditer(text):
                 if _looks_random(match["value"], least):
@@ -167,19 +170,10 @@ def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Banned]
 
 
 class _Detector(Struct, frozen=True):
-    """One of detect-secrets' detectors: its expressions, and what a text must hold for them."""
+    """One of detect-secrets' detectors: its expressions."""
 
     kind: str
-    exact: tuple[str, ...]
-    any_case: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
-
-    def may_find(self, text: str, lower: str) -> bool:
-        """Whether the text holds one of its hints."""
-        for hint in self.exact:
-            if hint in text:
-                return True
-        return any(hint in lower for hint in self.any_case)
 
     def find(self, text: str) -> Iterator[Banned]:
         """Its matches; a word without a digit is none."""
@@ -192,18 +186,22 @@ class _Detector(Struct, frozen=True):
                     yield Banned(self.kind, match.start(group), rest.end() if rest else 0)
 
 
+_Hints = tuple[tuple[str, _Detector], ...]
+
+
 @functools.cache
-def _detectors() -> tuple[_Detector, ...]:
-    """Loaded when first needed: it takes 0.1 s."""
-    found: list[_Detector] = []
+def _hints() -> tuple[_Hints, _Hints]:
+    """What a text must hold for each detector: as it stands, and in small letters. Loaded when
+    first needed: it takes 0.1 s."""
+    exact: list[tuple[str, _Detector]] = []
+    any_case: list[tuple[str, _Detector]] = []
     for module, (name, hints) in _DETECTORS.items():
         plugin: Any = importlib.import_module(f"detect_secrets.plugins.{module}")
-        detector = getattr(plugin, name)()
-        any_case = tuple(it for it in hints if it.islower())
-        exact = tuple(it for it in hints if not it.islower())
-        kind, patterns = str(detector.secret_type), tuple(detector.denylist)
-        found.append(_Detector(kind, exact, any_case, patterns))
-    return tuple(found)
+        found = getattr(plugin, name)()
+        detector = _Detector(str(found.secret_type), tuple(found.denylist))
+        for hint in hints:
+            (any_case if hint.islower() else exact).append((hint, detector))
+    return tuple(exact), tuple(any_case)
 
 
 def _looks_chosen(value: str) -> bool:
@@ -270,7 +268,17 @@ def _gather(value: object, texts: list[str]) -> bool:
 
 
 def _is_banned_member(key: str, item: object) -> bool:
-    return bool(item and key.lower() in _REASONING_KEYS) or _is_secret_member(key, item)
+    return bool(item and _is_reasoning_key(key)) or _is_secret_member(key, item)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_reasoning_key(key: str) -> bool:
+    return key.lower() in _REASONING_KEYS
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_secret_key(key: str) -> bool:
+    return _SECRET_KEY.search(key) is not None
 
 
 def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violation]:
@@ -285,7 +293,7 @@ def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violatio
                 return
             for key, item in members.items():
                 where = member_path(path, key)
-                if item and key.lower() in _REASONING_KEYS:
+                if item and _is_reasoning_key(key):
                     yield _violation(where, "reasoning")
                 elif _is_secret_member(key, item):
                     yield _violation(where, "named secret")
@@ -300,7 +308,7 @@ def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violatio
 
 def _is_secret_member(key: str, value: object) -> bool:
     """Whether a member is a secret by its name: any text that is no placeholder."""
-    if not isinstance(value, str) or not _SECRET_KEY.search(key):
+    if not isinstance(value, str) or not _is_secret_key(key):
         return False
     return len(value) >= SHORTEST and not re.search(r"[\s<>${}*]", value)
 
@@ -339,7 +347,7 @@ def _map(value: object, change: Callable[[str], str]) -> object:
 def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:
     if _is_secret_member(key, item):
         return "[masked: named secret]"
-    if isinstance(item, str) and key.lower() in _REASONING_KEYS:
+    if isinstance(item, str) and _is_reasoning_key(key):
         return ""
     return _map(item, change)
 
