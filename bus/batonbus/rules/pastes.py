@@ -6,7 +6,7 @@ said, is given to them.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -30,7 +30,7 @@ _TURN = re.compile(
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_ASKING, _ANSWERING = {"user", "human"}, {"assistant", "ai", "agent", "model"}
+_ASKING, _ANSWERING = ("user", "human"), ("assistant", "ai", "agent", "model")
 _REPEATABLE = frozenset(
     {"permission_boundary", "expected_evidence", "references_dir", "ref_cache", "previous_results"}
 )
@@ -45,8 +45,9 @@ def find_pastes(
     """All that the body pastes. `passages` are the digests of earlier dispatches of the work, each
     with its task."""
     found = [*_conversations(envelope.body), *_memories(envelope.body), *_foreign(envelope)]
-    for path, text in _own_texts(envelope.body):
-        found += _repeated(path, text, envelope, passages or {})
+    if passages:
+        for path, text in _own_texts(envelope.body):
+            found += _repeated(path, text, envelope, passages)
     return found
 
 
@@ -75,9 +76,9 @@ def named_files(body: Body) -> tuple[str, ...]:
 def _own_texts(body: Body) -> Iterator[tuple[str, str]]:
     """The texts of a dispatch that should be its own; other bodies are no dispatches."""
     if isinstance(body, Dispatch):
-        for path, text in body_texts(body):
-            if re.split(r"[.\[]", path)[2] not in _REPEATABLE:
-                yield path, text
+        for name, value in msgspec.to_builtins(body).items():
+            if name not in _REPEATABLE:
+                yield from _texts(value, f"$.body.{name}")
 
 
 def body_texts(body: Body) -> Iterator[tuple[str, str]]:
@@ -99,10 +100,22 @@ def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
 def _conversations(body: Body) -> Iterator[Violation]:
     """Both sides speak: `user:` and `system:` alone may be keys of a configuration."""
     for path, text in body_texts(body):
+        if not _may_converse(text):
+            continue
         speakers = ["".join(it).lower() for it in _TURN.findall(text)]
-        if _ASKING & set(speakers) and _ANSWERING & set(speakers):
+        if _speaks(_ASKING, speakers) and _speaks(_ANSWERING, speakers):
             problem = f"pastes a conversation ({len(speakers)} turns): say what it decided"
             yield Violation(path=path, problem=problem)
+
+
+def _may_converse(text: str) -> bool:
+    """Whether both sides are named at all: to look for their turns takes ten times as long."""
+    lower = text.lower()
+    return _speaks(_ASKING, lower) and _speaks(_ANSWERING, lower)
+
+
+def _speaks(side: Sequence[str], said: Container[str]) -> bool:
+    return any(it in said for it in side)
 
 
 def _memories(body: Body) -> Iterator[Violation]:

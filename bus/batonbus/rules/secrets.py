@@ -27,33 +27,41 @@ SHORTEST = 8
 SURE = 12
 """Characters from which on such a value may be plain letters."""
 
-_DETECTORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+_Rows = Mapping[str, tuple[str, tuple[str, ...]]]
+
+_TOKENS: _Rows = {
     "artifactory": ("ArtifactoryDetector", ("AKC", "AP")),
-    "aws": ("AWSKeyDetector", ("A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws")),
+    "aws": ("AWSKeyDetector", ("A3T", "ABIA", "ACCA", "AKIA", "ASIA")),
     "azure_storage_key": ("AzureStorageKeyDetector", ("accountkey",)),
     "basic_auth": ("BasicAuthDetector", ("://",)),
-    "cloudant": ("CloudantDetector", ("clou",)),
     "discord": ("DiscordBotTokenDetector", ("M", "N", "O")),
     "github_token": ("GitHubTokenDetector", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     "gitlab_token": ("GitLabTokenDetector", ("gl", "GR1348941")),
-    "ibm_cloud_iam": ("IbmCloudIamDetector", ("ibm", "bluemix")),
-    "ibm_cos_hmac": ("IbmCosHmacDetector", ("secret",)),
     "jwt": ("JwtTokenDetector", ("eyj",)),
     "mailchimp": ("MailchimpDetector", ("-us",)),
-    "npm": ("NpmDetector", ("_authtoken",)),
     "openai": ("OpenAIDetector", ("sk-",)),
     "pypi_token": ("PypiTokenDetector", ("pypi-",)),
     "sendgrid": ("SendGridDetector", ("SG.",)),
     "slack": ("SlackDetector", ("xox", "hooks.slack.com")),
-    "softlayer": ("SoftlayerDetector", ("softlayer",)),
     "square_oauth": ("SquareOAuthDetector", ("sq0csp",)),
     "stripe": ("StripeDetector", ("k_live_",)),
     "telegram_token": ("TelegramBotTokenDetector", (":aa",)),
     "twilio": ("TwilioKeyDetector", ("AC", "SK")),
 }
 """Modules of detect-secrets' plugins, each with its class and what a text must hold (in small
-letters: of any case) before its expressions are tried: the look-up costs a hundredth of them. Those
-that take any hexadecimal or base64 text for a secret are left out: git hashes and pictures."""
+letters: of any case) before its expressions are tried: the look-up costs a hundredth of them. What
+these look for is one word. Those that take any hexadecimal or base64 text for a secret are left
+out: git hashes and pictures."""
+
+_ASSIGNED: _Rows = {
+    "aws": ("AWSKeyDetector", ("aws",)),
+    "cloudant": ("CloudantDetector", ("clou",)),
+    "ibm_cloud_iam": ("IbmCloudIamDetector", ("ibm", "bluemix")),
+    "ibm_cos_hmac": ("IbmCosHmacDetector", ("secret",)),
+    "npm": ("NpmDetector", ("_authtoken",)),
+    "softlayer": ("SoftlayerDetector", ("softlayer",)),
+}
+"""Those that look for a name and its value, with spaces between them."""
 
 _NAME = (
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
@@ -84,9 +92,7 @@ _PREFIXED = re.compile(
     r"(?<![\w/+.-])(?!sha\d)(?P<value>[a-z]{2,8}[-_][A-Za-z0-9_-]{20,})(?![\w/+-])"
 )
 _RANDOM = re.compile(r"(?<![\w/+=.-])(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])")
-_LONG = 24
-"""Characters from which on a word may be a random token."""
-
+_DIGIT = re.compile(r"\d")
 _REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 _THINKING = re.compile(
@@ -136,18 +142,34 @@ def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
         yield from _matches("private key", _PEM, text)
     if "authorization" in lower:
         yield from _matches("authorization header", _HEADER, text)
-    exact, any_case = _hints()
-    hit = {it.kind: it for hint, it in exact if hint in text}
-    hit |= {it.kind: it for hint, it in any_case if hint in lower}
-    for detector in hit.values():
-        yield from detector.find(text)
     yield from _named(text, lower)
-    # A UUID or a git hash alone, which nearly every message holds, is no reason to look.
-    if any(len(it) >= _LONG and not _HEX.fullmatch(it) for it in text.split()):
-        for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
-            for match in pattern.finditer(text):
-                if _looks_random(match["value"], least):
-                    yield Banned("random token", *match.span("value"))
+    # Whatever else is a secret holds a word with a digit; a text without one is most of all texts.
+    words = "\n".join(it for it in text.split() if len(it) >= SHORTEST and _DIGIT.search(it))
+    if words:
+        yield from _detected(text, lower, words)
+
+
+def _detected(text: str, lower: str, words: str) -> Iterator[Banned]:
+    """What the detectors find, and random tokens. `words` are those of the text that may be
+    secrets: few, and so looked through first."""
+    tokens, any_case, assigned = _hints()
+    lower_words = words.lower()
+    hit = {it.kind: it for hint, it in tokens if hint in words}
+    hit |= {it.kind: it for hint, it in any_case if hint in lower_words}
+    for detector in hit.values():
+        if any(detector.find(words)):
+            yield from detector.find(text)
+    for detector in {it.kind: it for hint, it in assigned if hint in lower}.values():
+        yield from detector.find(text)
+    if any(_random_tokens(words)):
+        yield from _random_tokens(text)
+
+
+def _random_tokens(text: str) -> Iterator[Banned]:
+    for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
+        for match in pattern.finditer(text):
+            if _looks_random(match["value"], least):
+                yield Banned("random token", *match.span("value"))
 
 
 def _named(text: str, lower: str) -> Iterator[Banned]:
@@ -180,7 +202,7 @@ class _Detector(Struct, frozen=True):
         for pattern in self.patterns:
             for match in pattern.finditer(text):
                 group = 1 if pattern.groups and len(match.group(1) or "") > 5 else 0
-                if any(map(str.isdigit, match.group(group))):
+                if _DIGIT.search(match.group(group)):
                     # Some expressions end before the secret does.
                     rest = _REST.match(text, match.end(group))
                     yield Banned(self.kind, match.start(group), rest.end() if rest else 0)
@@ -190,18 +212,23 @@ _Hints = tuple[tuple[str, _Detector], ...]
 
 
 @functools.cache
-def _hints() -> tuple[_Hints, _Hints]:
-    """What a text must hold for each detector: as it stands, and in small letters. Loaded when
-    first needed: it takes 0.1 s."""
-    exact: list[tuple[str, _Detector]] = []
-    any_case: list[tuple[str, _Detector]] = []
-    for module, (name, hints) in _DETECTORS.items():
+def _hints() -> tuple[_Hints, _Hints, _Hints]:
+    """What a text must hold for each detector: its words as they stand, its words in small letters,
+    the whole text in small letters. Loaded when first needed: it takes 0.1 s."""
+    tokens = _load(_TOKENS)
+    exact = tuple(it for it in tokens if not it[0].islower())
+    any_case = tuple(it for it in tokens if it[0].islower())
+    return exact, any_case, _load(_ASSIGNED)
+
+
+def _load(rows: _Rows) -> _Hints:
+    hints: list[tuple[str, _Detector]] = []
+    for module, (name, words) in rows.items():
         plugin: Any = importlib.import_module(f"detect_secrets.plugins.{module}")
         found = getattr(plugin, name)()
         detector = _Detector(str(found.secret_type), tuple(found.denylist))
-        for hint in hints:
-            (any_case if hint.islower() else exact).append((hint, detector))
-    return tuple(exact), tuple(any_case)
+        hints += [(word, detector) for word in words]
+    return tuple(hints)
 
 
 def _looks_chosen(value: str) -> bool:
@@ -212,7 +239,7 @@ def _looks_chosen(value: str) -> bool:
 
 
 def _looks_random(value: str, least: float) -> bool:
-    if _HEX.fullmatch(value) or not any(map(str.isdigit, value)):
+    if _HEX.fullmatch(value) or not _DIGIT.search(value):
         return False
     if not any(map(str.isalpha, value)):
         return False

@@ -14,7 +14,7 @@ from batonbus.run.changes import Changes
 from batonbus.run.core import Core
 from batonbus_schemas import Presence
 
-INTERVAL = 0.005
+INTERVAL = 0.01
 """Seconds between two listings: all handoffs that come meanwhile share the next."""
 
 
