@@ -14,8 +14,8 @@ demo: $(VENV)/.runtime
 	@$(BIN)/batonbus demo $(ARGS)
 
 test: $(VENV)/.dev
-	@echo "make test: all but the faults, two at a time"
-	@$(BIN)/python -m pytest -n 2 -m "not faults"
+	@echo "make test: all but the faults, three at a time"
+	@$(BIN)/python -m pytest -n 3 -m "not faults"
 	@echo "make test: the faults, two files at a time"
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
 
