@@ -70,6 +70,8 @@ def _near(position: Position, known: Mapping[UUID, Record]) -> Iterator[tuple[Ed
     for edge, first in position.shown():
         parents = first
         for distance in DETAIL:
+            if not parents:
+                break
             records = _find_all(parents, known)
             yield from ((edge, distance, record) for record in reversed(records))
             parents = in_ledger_order(p for record in records for p in _parents(record, edge))
