@@ -9,6 +9,7 @@ from msgspec import Struct
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, short
 from batonbus.cli.running import run, start_logs
+from batonbus.rules.gate import way_out
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus_schemas import AgentCard, Presence
@@ -17,11 +18,13 @@ app = new_app()
 
 
 class LiveAgent(Struct, frozen=True):
-    """A live agent, with the handoffs that it works on."""
+    """A live agent, with the handoffs that it works on; where it is closed, why, and what to do."""
 
     card: AgentCard
     state: str
     working: tuple[UUID, ...]
+    closed: str = ""
+    advice: str = ""
 
 
 @app.command()
@@ -55,7 +58,7 @@ async def _list(output: Output, url: str | None, fleet: str) -> int:
             " ".join(map(short, agent.working)),
         )
     if agents:
-        output.show(table)
+        output.show(table, *(_tell_closed(it) for it in agents if it.closed))
     else:
         output.show(
             f"no agent of the fleet {fleet!r} is alive: start one, for example\n"
@@ -69,13 +72,26 @@ async def _look_at(core: Core, presence: Presence) -> LiveAgent:
     """An agent names accepted events; people know handoffs."""
     events = [await core.ledger.read(sequence) for sequence in presence.working]
     working = tuple(it.subject.handoff_id for it in events if it is not None)
-    return LiveAgent(card=presence.card, state=describe_state(presence), working=working)
+    return LiveAgent(
+        card=presence.card,
+        state=describe_state(presence),
+        working=working,
+        closed=presence.closed,
+        advice=way_out(presence.closed),
+    )
+
+
+def _tell_closed(agent: LiveAgent) -> str:
+    why = clean(f"{agent.card.id} is closed: {agent.closed}")
+    return f"\n{why}\n  what to do: {agent.advice}"
 
 
 def describe_state(presence: Presence) -> str:
     """What an agent does, in a word."""
     if presence.stopping:
         return "stopping"
+    if presence.closed:
+        return "closed"
     if len(presence.working) >= presence.card.slots:
         return "busy"
     return "working" if presence.working else "idle"

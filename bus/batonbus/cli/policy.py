@@ -15,7 +15,7 @@ from batonbus.rules.policy_file import PolicyError, write_policy
 from batonbus.rules.policy_file import read_policy as parse_policy
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.wire.connection import connect
-from batonbus.wire.topology import read_policy, store_policy
+from batonbus.wire.topology import read_policy, read_settings, store_policy
 from batonbus_schemas import Violation
 
 app = new_app(no_args_is_help=True)
@@ -80,7 +80,10 @@ def set_(
     as_json: Json = False,
     log_level: LogLevel = None,
 ) -> None:
-    """Store a policy with the fleet's ledger. It is in force for what starts from now on.
+    """Store a policy with the fleet's ledger.
+
+    It is in force at once for what starts from now on, and within seconds in
+    every running window manager, keeper, agent and sender.
 
     \b
     Examples:
@@ -95,8 +98,13 @@ def set_(
 async def _set(output: Output, url: str | None, fleet: str, policy: Policy) -> int:
     async with connect(url or find_url(), OPERATOR) as connection:
         await store_policy(connection, fleet, policy)
-    output.show(f"stored with the fleet {fleet!r}: start its processes again, and it is in force")
-    output.emit({"fleet": fleet, "stored": True})
+        settings = await read_settings(connection, fleet)
+    within = 2 * settings.policy_interval
+    output.show(
+        f"stored with the fleet {fleet!r}: in force within {within:g} s in all that runs, at once "
+        "in what starts"
+    )
+    output.emit({"fleet": fleet, "stored": True, "in_force_within_s": within})
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from batonbus.rules.gate import STAYS, stays_closed
 from batonbus.rules.storage import Storage, amount
 from batonbus_schemas import MESSAGE_LIMIT, Presence
 
@@ -214,8 +215,12 @@ def _keeper(facts: Facts) -> Finding:
 
 def _agents(facts: Facts) -> Finding:
     roles = sorted({it.card.role for it in facts.agents})
+    detail = f"{len(facts.agents)} alive: {', '.join(roles)}"
+    if stuck := [it for it in facts.agents if stays_closed(it.closed)]:
+        reasons = "; ".join(f"{it.card.id} is closed: {it.closed}" for it in stuck)
+        return _warn("agents", f"{detail}; {reasons}", STAYS)
     if roles:
-        return _ok("agents", f"{len(facts.agents)} alive: {', '.join(roles)}")
+        return _ok("agents", detail)
     return _warn(
         "agents",
         f"none of the fleet {facts.fleet!r} is alive: handoffs will be overdue",

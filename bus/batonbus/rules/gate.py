@@ -18,6 +18,12 @@ Level = Literal["open", "soft", "hard", "emergency", "unknown"]
 `hard`: begin nothing new. At `emergency`: no command, no verdict."""
 
 COMPACTING = "compacting"
+REQUIRED = "compaction required"
+FULL = "context usage"
+
+OPENS = "nothing: it opens by itself once its session is reset, which waits for what runs there"
+STAYS = "see its log, mend its `@agent.resets` function or its session, then start it again"
+"""Ways out for whoever sees a closed agent."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -63,14 +69,27 @@ def why_closed(
     if compacting:
         return COMPACTING
     if required:
-        return f"compaction required: {required}"
+        return f"{REQUIRED}: {required}"
     match level_of(usage, thresholds):
         case "hard":
-            return f"context usage {usage.percent:g} % (hard {thresholds.hard:g} %)"
+            return f"{FULL} {usage.percent:g} % (hard {thresholds.hard:g} %)"
         case "emergency":
-            return f"context usage {usage.percent:g} % (emergency {thresholds.emergency:g} %)"
+            return f"{FULL} {usage.percent:g} % (emergency {thresholds.emergency:g} %)"
         case _:
             return ""
+
+
+def stays_closed(why: str) -> bool:
+    """Whether an agent that is closed for this reason opens only when it is started again: a reset
+    of its session went wrong."""
+    return bool(why) and not why.startswith((COMPACTING, REQUIRED, FULL))
+
+
+def way_out(why: str) -> str:
+    """What to do about an agent that is closed for this reason; empty where it is open."""
+    if not why:
+        return ""
+    return STAYS if stays_closed(why) else OPENS
 
 
 def fired(facts: Facts, policy: Policy) -> Trigger | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from batonbus.rules.fleet_secrets import Secrets, problems
 from batonbus_schemas import AgentCard, Violation
 from batonbus_schemas.tokens import Token
 
@@ -134,6 +135,7 @@ class Policy(_Table, frozen=True):
     checkpoints: Checkpoints = Checkpoints()
     fallback: Fallback = Fallback()
     context_management: ContextManagement = ContextManagement()
+    secrets: Secrets = Secrets()
     roles: Mapping[Token, Overlay] = {}
     agents: Mapping[Token, Overlay] = {}
 
@@ -218,6 +220,7 @@ def contradictions(policy: Policy) -> Iterator[Violation]:
     for agent, overlay in policy.agents.items():
         # Its role is not known before it joins; then the stricter one of both counts.
         yield from _looser(overlay, _loosest(policy), f"agents.{agent}", "loosest row")
+    yield from problems(policy.secrets)
 
 
 def _order(thresholds: Thresholds, path: str) -> Iterator[Violation]:

@@ -220,7 +220,20 @@ def _further_tables(policy: Policy) -> list[str]:
         f"# Where the usage is not known, these force a compaction. Known: {len(TRIGGERS)}.",
         "[fallback]",
         f"triggers = [\n{triggers},\n]" if triggers else "triggers = []",
+        "",
+        "# What is a secret here, beside what is one everywhere: patterns are regular expressions",
+        "# without * and +, names those of variables and members that hold one, such as",
+        "# patterns = ['acme-[0-9a-f]{32}']",
+        "# names = ['acme_pin']",
+        "[secrets]",
+        f"patterns = {_strings(policy.secrets.patterns)}",
+        f"names = {_strings(policy.secrets.names)}",
     ]
+
+
+def _strings(values: tuple[str, ...]) -> str:
+    """As TOML; JSON's strings are TOML's, but for one character."""
+    return json.dumps(values, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _overlays(policy: Policy) -> list[str]:

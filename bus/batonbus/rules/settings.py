@@ -37,6 +37,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         anybody gone: after an outage the registry is empty though all agents live."""
         return 2 * self.presence_timeout
 
+    @property
+    def policy_interval(self) -> float:
+        """Seconds between two looks of a process at the fleet's context policy. An agent asks a
+        keeper, so another policy is in force everywhere within two of them."""
+        return self.heartbeat / 2
+
 
 CACHED_RECORDS = 10_000
 """Records that a window manager keeps in memory."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints
 from uuid import uuid4
 
+from batonbus.rules.budget import CountTokens, reference_tokens
 from batonbus.rules.compaction import ResetDone, ResetRequest
 from batonbus.run.context import Context
 from batonbus.wire.subjects import check_token
@@ -24,7 +25,8 @@ class Agent:
     `id` names this very agent (unique in its fleet; default: the role and a random suffix),
     `capabilities` what contract v1 may expect of it, `slots` how many handoffs it works on at a
     time, `policy_role` the row of the context policy that applies to it, `text_form` how it reads
-    `ctx.text`.
+    `ctx.text`. `count_tokens` counts the tokens of a text exactly: an assignment must then be
+    inside its budget of tokens by this count and by the estimate, `ceil(characters / 4)`.
     Raises InvalidTokenError where a name cannot stand in a subject, ValueError without a slot.
     """
 
@@ -38,6 +40,7 @@ class Agent:
         policy_role: str | None = None,
         runtime: str = "python",
         text_form: TextForm = "markdown",
+        count_tokens: CountTokens = reference_tokens,
     ) -> None:
         check_token("role", role)
         if slots < 1:
@@ -51,6 +54,7 @@ class Agent:
             runtime=runtime,
             text_form=text_form,
         )
+        self.count_tokens = count_tokens
         self._handler: Handler | None = None
         self.reset: Reset | None = None
         self.accepts: tuple[type, ...] = ()

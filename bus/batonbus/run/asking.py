@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain
-from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError, TopologyError
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.run.confirmation import Word
@@ -96,9 +96,16 @@ class NoContentError(BusUnavailableError):
 
 
 async def ask_hello(connection: Connection, fleet: str, card: AgentCard | None) -> Welcome:
-    """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError."""
+    """Join the fleet. Raises NoAnswerError where no keeper runs, BusUnavailableError, and
+    TopologyError where the keeper is of a version whose policy says what this one does not know."""
     data = await _ask(connection, fleet, HELLO, Hello(card=card))
-    return msgspec.json.decode(data, type=Welcome)
+    try:
+        return msgspec.json.decode(data, type=Welcome)
+    except msgspec.ValidationError as error:
+        raise TopologyError(
+            f"a keeper of the fleet {fleet!r} tells what this version of batonbus cannot read "
+            f"({error}): run the keeper's version here"
+        ) from error
 
 
 async def ask_chain(

@@ -3,7 +3,14 @@
 from functools import cached_property
 from pathlib import Path
 
-from batonbus.rules.budget import Fitted, OverBudgetError, Reference, fit
+from batonbus.rules.budget import (
+    CountTokens,
+    Fitted,
+    OverBudgetError,
+    Reference,
+    fit,
+    reference_tokens,
+)
 from batonbus.rules.errors import BatonbusError, Refuse
 from batonbus.rules.policy import Budget, Policy
 from batonbus_schemas import AgentCard, Delivery, TextForm, TextSize, render
@@ -52,16 +59,29 @@ class Assignment:
             ) from error
 
 
-def make_assignment(delivery: Delivery, card: AgentCard, policy: Policy) -> Assignment:
+def make_assignment(
+    delivery: Delivery,
+    card: AgentCard,
+    policy: Policy,
+    count_tokens: CountTokens = reference_tokens,
+) -> Assignment:
     """The assignment within the limits of this very agent, which may be stricter than those that
-    were known when it was delivered. Raises Refuse where it is too long for it."""
+    were known when it was delivered, by its own count of tokens too. Raises Refuse where it is too
+    long for it or cannot be written, and what `count_tokens` raises."""
     budget, form = policy.limits_of(card).budget, card.text_form
-    if _is_whole(delivery.size, budget, form):
+    is_exact = count_tokens is not reference_tokens
+    if not is_exact and _is_whole(delivery.size, budget, form):
         return Assignment(delivery, form, None)
+
+    def stricter(text: str) -> int:
+        return max(count_tokens(text), reference_tokens(text))
+
+    count = stricter if is_exact else reference_tokens
     try:
-        return Assignment(delivery, form, fit(delivery.envelope, delivery.window, budget, form))
+        fitted = fit(delivery.envelope, delivery.window, budget, form, count)
     except (OverBudgetError, ValueError) as error:
         raise Refuse(f"agent {card.id} cannot be given it: {error}") from error
+    return Assignment(delivery, form, fitted)
 
 
 def _is_whole(size: TextSize | None, budget: Budget, form: TextForm) -> bool:

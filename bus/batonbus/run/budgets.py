@@ -5,8 +5,8 @@ import time
 import anyio
 
 from batonbus.rules.budget import OverBudgetError, measure
-from batonbus.rules.policy import Policy
 from batonbus.run.arrivals import RefusedError
+from batonbus.run.core import Core
 from batonbus.run.listings import Listings
 from batonbus_schemas import AgentCard, Envelope, TextSize, Violation, WindowEntry
 
@@ -22,15 +22,15 @@ its text to its own limits once more."""
 class Budgets:
     """Measures assignments for whoever listens, and refuses what cannot be made short enough."""
 
-    def __init__(self, policy: Policy, listings: Listings) -> None:
-        self._policy = policy
+    def __init__(self, core: Core, listings: Listings) -> None:
+        self._core = core
         self._listings = listings
 
     async def measure(self, envelope: Envelope, window: tuple[WindowEntry, ...]) -> TextSize:
         """How long the text of an assignment is, within its limits. Raises RefusedError."""
         listening = await self._listening(envelope.to)
         try:
-            return measure(envelope, window, self._policy, listening)
+            return measure(envelope, window, self._core.policy, listening)
         except OverBudgetError as error:
             problem = f"has {error.length:,} characters, and the assignment may have"
             limits = f"{error.budget.characters:,} in all ({error.budget.tokens:,} tokens)"

@@ -32,6 +32,7 @@ from batonbus.run.changes import Changes
 from batonbus.run.confirmation import Word
 from batonbus.run.core import beside
 from batonbus.run.lines import Line, Lines
+from batonbus.run.policies import Policies
 from batonbus.run.references import References
 from batonbus.run.telemetry import span
 from batonbus.secrecy import find_in
@@ -79,7 +80,7 @@ class Client:
         self.actor = connection.actor
         self.fleet = fleet
         self.settings = settings
-        self.policy = policy
+        self.policies = Policies(fleet, policy, settings)
         self.ledger = Ledger(connection, publisher, fleet, may_read=False)
         self.registry = Registry(connection, publisher, fleet)
         self.references = References(connection, fleet)
@@ -88,6 +89,15 @@ class Client:
         self._heard: list[Stored] = []
         self._hearing = Changes()
         self.on_cancel: OnCancel = lambda _handoff_id: None
+
+    @property
+    def policy(self) -> Policy:
+        """The context policy that is in force now."""
+        return self.policies.now
+
+    async def ask_policy(self) -> Policy:
+        """The policy that the keepers have now. Raises NoAnswerError, BusUnavailableError."""
+        return (await ask_hello(self.connection, self.fleet, None)).policy
 
     async def send(
         self,
@@ -279,7 +289,8 @@ async def open_client(
         connection.set_clock(datetime.fromtimestamp(welcome.now, UTC))
         client = Client(connection, publisher, fleet, welcome.settings, welcome.policy)
         await client.ledger.listen(answers_to(fleet, actor), client.hear)
-        async with beside(connection.wait_closed, client.poll, client.confirm):
+        follow_policy = partial(client.policies.watch, client.ask_policy)
+        async with beside(connection.wait_closed, client.poll, client.confirm, follow_policy):
             yield client
 
 

@@ -52,7 +52,6 @@ class Compactor:
         self._agent = agent
         self._client = client
         self.gate = gate
-        self._policy = client.policy
         self._one_at_a_time = anyio.Lock()
         self._journal: ResetJournal | None = None
         self._result: TaskResult | None = None
@@ -103,11 +102,11 @@ class Compactor:
             minutes=(self._client.connection.server_time() - self._checked_at) / 60,
             rounds=chain.next_attempt - 1 if chain.changed > self._checked_at else 0,
         )
-        return due(progress, self._policy)
+        return due(progress, self._client.policy)
 
     async def compact_in_task(self, envelope: Envelope) -> None:
         """In the middle of the work on this. Raises CompactionError."""
-        verb = verb_in_task(self._policy)
+        verb = verb_in_task(self._client.policy)
         if verb is None:
             raise CompactionError("compacting in the middle of a task is off in the fleet's policy")
         async with self._one_at_a_time:
@@ -189,7 +188,7 @@ class Compactor:
         problem = ""
         if self._agent.reset is not None:
             before, after = journal.usage, journal.usage_after
-            problem = no_gain(journal.verb, before, after, self._policy.compaction)
+            problem = no_gain(journal.verb, before, after, self._client.policy.compaction)
         if problem:
             await self._store(replace(journal, step="no_gain"))
             self.gate.usage = journal.usage_after

@@ -67,18 +67,24 @@ class Context:
         percent: float | None = None,
         *,
         source: Literal["measured", "estimated"] = "measured",
+        compression_required: bool = False,
     ) -> Level:
         """How full this agent's context is: report the percent of the model's tokens in use (0 to
         100), or only ask. Returns "open"; "soft": finish the current small step; "hard": nothing
         new is dispatched to this agent, nor sent by it, until `compact`; "emergency": no command
         starts either, and the result waits for a compaction; "unknown": nobody has said it.
 
+        `compression_required` says that the session must be compacted whatever the percent is: this
+        agent is given nothing new until it was, by `compact` or when nothing runs.
+
         A report is in the registry when this returns. Raises ValueError for another percent.
         """
+        if percent is not None and not 0 <= percent <= 100:
+            raise ValueError(f"context usage is 0 to 100 percent, not {percent!r}")
+        if compression_required:
+            await self._gate.require("marked by its handler")
         if percent is None:
             return self._gate.level
-        if not 0 <= percent <= 100:
-            raise ValueError(f"context usage is 0 to 100 percent, not {percent!r}")
         return await self._gate.report(ContextUsage(source=source, percent=float(percent)))
 
     async def compact(self) -> ContextUsage:

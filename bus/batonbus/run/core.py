@@ -14,6 +14,7 @@ from batonbus.rules.diagnosis import payload_problem
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError, TopologyError
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
+from batonbus.run.policies import Policies
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
 from batonbus.wire.objects import Objects
@@ -34,7 +35,12 @@ class Core(Struct, frozen=True):
     objects: Objects
     settings: Settings
     fleet: str
-    policy: Policy = Policy()
+    policies: Policies
+
+    @property
+    def policy(self) -> Policy:
+        """The context policy that is in force now."""
+        return self.policies.now
 
 
 @asynccontextmanager
@@ -49,16 +55,21 @@ async def open_core(
     async with connect(url, actor) as connection, Publisher(connection) as publisher:
         if problem := payload_problem(connection.client.max_payload):
             raise TopologyError(problem)
+        agreed = await ensure_topology(connection, fleet, settings)
         core = Core(
             connection,
             Ledger(connection, publisher, fleet),
             Registry(connection, publisher, fleet),
             Objects(connection, publisher, fleet),
-            await ensure_topology(connection, fleet, settings),
+            agreed,
             fleet,
-            await read_policy(connection, fleet),
+            Policies(fleet, await read_policy(connection, fleet), agreed),
         )
-        async with beside(connection.wait_closed, partial(_watch_clock, connection, fleet)):
+        async with beside(
+            connection.wait_closed,
+            partial(_watch_clock, connection, fleet),
+            partial(core.policies.watch, partial(read_policy, connection, fleet)),
+        ):
             yield core
 
 
@@ -94,7 +105,7 @@ async def open_operator(url: str, *, fleet: str) -> AsyncGenerator[Core]:
             Objects(connection, publisher, fleet),
             settings,
             fleet,
-            policy,
+            Policies(fleet, policy, settings),
         )
 
 

@@ -12,8 +12,9 @@ from batonbus.rules.chain import Chain
 from batonbus.rules.compaction import Verb
 from batonbus.rules.errors import ContextFullError
 from batonbus.rules.gate import Facts, Level, fired, level_of, was_interrupted, why_closed
-from batonbus.rules.policy import Policy
+from batonbus.rules.policy import Thresholds
 from batonbus.run.changes import Changes
+from batonbus.run.policies import Policies
 from batonbus_schemas import AgentCard, Checkpoint, ContextUsage, Envelope, TaskResult
 
 Publish = Callable[[], Awaitable[None]]
@@ -23,9 +24,12 @@ Publish = Callable[[], Awaitable[None]]
 class Gate:
     """Open or closed. `changed` is told of each change, `publish` stores it in the registry."""
 
-    def __init__(self, card: AgentCard, policy: Policy, changed: Changes, publish: Publish) -> None:
-        self._policy = policy
-        self.thresholds = policy.limits_of(card).thresholds
+    def __init__(
+        self, card: AgentCard, policies: Policies, changed: Changes, publish: Publish
+    ) -> None:
+        self._card = card
+        self._policies = policies
+        self._judged = policies.now, policies.now.limits_of(card).thresholds
         self.usage = card.context_usage
         self.last: Envelope | None = None
         """The handoff that the session worked on last; None for a fresh session."""
@@ -44,6 +48,16 @@ class Gate:
         self._busy_for = 0.0
         self._accepting = 0
         self._accepted = Changes()
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Those of the policy that is in force now."""
+        policy, thresholds = self._judged
+        if policy is not self._policies.now:
+            policy = self._policies.now
+            thresholds = policy.limits_of(self._card).thresholds
+            self._judged = policy, thresholds
+        return thresholds
 
     @property
     def closed(self) -> str:
@@ -78,6 +92,16 @@ class Gate:
             log.info("context.level_changed", level=level, percent=usage.percent, before=before)
         await self._settle()
         return level
+
+    async def follow_policy(self) -> None:
+        """Close or open as soon as another policy says so. Never returns."""
+        changes = self._policies.changes
+        count = changes.count
+        while True:
+            await changes.wait(since=count)
+            count = changes.count
+            self._changed.tell()
+            await self._settle()
 
     async def require(self, reason: str, verb: Verb | None = None) -> None:
         """Close until the session is reset, whatever its usage is."""
@@ -142,7 +166,7 @@ class Gate:
             busy_for=self._busy_for,
             checkpoint=self.checkpoint,
         )
-        return fired(facts, self._policy) or ""
+        return fired(facts, self._policies.now) or ""
 
     def note_worked(self, envelope: Envelope, seconds: float, result: TaskResult | None) -> None:
         """The session worked on this for so long, and ended it with this result."""

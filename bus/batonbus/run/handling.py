@@ -180,7 +180,9 @@ class Handling:
                     raise Refuse(f"takes {takes}, not {type(envelope.body).__name__}")
                 body = await self._client.references.restore(envelope.body)
                 whole = replace(lease.delivery, envelope=replace(envelope, body=body))
-                assignment = make_assignment(whole, self._agent.card, self._client.policy)
+                assignment = make_assignment(
+                    whole, self._agent.card, self._client.policy, self._agent.count_tokens
+                )
                 assignment.lay_out(Path.cwd())
                 context = Context(
                     self._client,

@@ -1,6 +1,7 @@
 """What the keepers answer: the fleet's numbers, the state of a chain to those in it, and a content
 to whoever says its hash."""
 
+from functools import partial
 from typing import cast
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from batonbus.run.core import Core
 from batonbus.run.history import read_sent
 from batonbus.wire.ledger import Stored
 from batonbus.wire.service import serve
-from batonbus.wire.topology import ensure_addressee
+from batonbus.wire.topology import ensure_addressee, read_policy
 from batonbus_schemas import (
     Envelope,
     InvalidMessageError,
@@ -75,6 +76,10 @@ class KeeperService:
                 await ensure_addressee(
                     self._core.connection, self._core.fleet, addressee, self._core.settings
                 )
+            # Who joins begins with the one that is stored now.
+            await self._core.policies.read(
+                partial(read_policy, self._core.connection, self._core.fleet)
+            )
         core = self._core
         now = core.connection.server_time()
         return msgspec.json.encode(Welcome(settings=core.settings, policy=core.policy, now=now))

@@ -53,7 +53,7 @@ class WindowManager:
         self._records = Records(core.ledger)
         self._listings = Listings(core)
         self._admission = Admission(core, self._records, self._listings)
-        self._budgets = Budgets(core.policy, self._listings)
+        self._budgets = Budgets(core, self._listings)
         self._holding = Holding(core, self._listings)
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class WindowManager:
         it is held and kept instead. One that was `held` goes through the gate as it is open."""
         arrival, trace = waiting.arrival, waiting.trace
         while not chain.final and chain.delivered_sequence is None:
-            draft = await self._decide(arrival, chain, trace)
+            draft = await self._decide(arrival, trace)
             if draft.subject.kind == "delivered" and not held:
                 waiting.reason = await self._holding.why(arrival.addressee)
                 if waiting.reason:
@@ -167,7 +167,15 @@ class WindowManager:
         except BatonbusError as error:
             log.warning("held.not_told", subject=waiting.received.subject, error=str(error))
 
-    async def _decide(self, arrival: Arrival, chain: Chain, trace: dict[str, str]) -> Draft:
+    async def _decide(self, arrival: Arrival, trace: dict[str, str]) -> Draft:
+        """By one policy: where another came into force meanwhile, once more."""
+        while True:
+            policy = self._core.policy
+            draft = await self._judge(arrival, trace)
+            if policy is self._core.policy:
+                return draft
+
+    async def _judge(self, arrival: Arrival, trace: dict[str, str]) -> Draft:
         try:
             return await self._delivery(arrival, await self._admission.admit(arrival), trace)
         except RefusedError as error:

@@ -52,7 +52,7 @@ class Worker:
         self._changed = Changes()
         self._stopping = False
         self._putting = anyio.Lock()
-        self._gate = Gate(agent.card, client.policy, self._changed, self._store_presence)
+        self._gate = Gate(agent.card, client.policies, self._changed, self._store_presence)
         self._session = Compactor(agent, client, self._gate)
 
     async def run(self, stop: anyio.Event) -> None:
@@ -76,6 +76,7 @@ class Worker:
                     anyio.create_task_group() as handlers,
                 ):
                     handlers.start_soon(self._mind_gate, role, own)
+                    handlers.start_soon(self._gate.follow_policy)
                     handlers.start_soon(self._reset_when_due)
                     handlers.start_soon(self._receive, role, True, handlers)
                     handlers.start_soon(self._receive, own, False, handlers)

@@ -13,6 +13,7 @@ import msgspec
 
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError, TopologyError
+from batonbus.rules.fleet_secrets import problems
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import ApiError, Connection, DeniedError
@@ -327,7 +328,8 @@ async def read_agreed(connection: Connection, fleet: str) -> tuple[Settings, Pol
 
 
 async def store_policy(connection: Connection, fleet: str, policy: Policy) -> None:
-    """Store a context policy with the ledger; processes read it when they start.
+    """Store a context policy with the ledger; processes read it when they start, and again within
+    `Settings.policy_interval`.
     Raises TopologyError where there is no ledger, or the server does not let us change it."""
     info = await _read_ledger(connection, fleet)
     stored: dict[str, str] = info.config.get("metadata") or {}
@@ -371,7 +373,13 @@ def _stored_settings(info: _Info) -> Settings:
 
 def _stored_policy(info: _Info) -> Policy:
     advice = "store one anew with `batonbus policy set FILE`"
-    return _stored(info, POLICY_KEY, Policy, "a policy", advice)
+    policy = _stored(info, POLICY_KEY, Policy, "a policy", advice)
+    if wrong := next(problems(policy.secrets), None):
+        raise TopologyError(
+            f"stream {info.config['name']} holds a policy that counts for nothing "
+            f"({wrong}): {advice}"
+        )
+    return policy
 
 
 def _stored(info: _Info, key: str, type_: type[T], what: str, advice: str) -> T:
