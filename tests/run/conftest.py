@@ -1,7 +1,9 @@
 """What the tests of the runtime share: a bus with a time limit, and a look into its ledger."""
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +20,8 @@ from batonbus.run.core import open_operator
 from batonbus.testing import FAST
 from batonbus.wire.ledger import Stored
 from batonbus_schemas import Delivery, Dispatch, TaskResult, decode
+
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture

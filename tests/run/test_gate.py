@@ -1,16 +1,14 @@
 """The context gate at work: an agent whose context is full is given nothing new."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
+from gate_bench import TEN_FIELDS, Builder, closed_for, journal, presence, until, with_session
 from msgspec.structs import replace
 
 from batonbus import Agent, Bus, Context, ContextFullError, ResetDone, ResetRequest, Settings
-from batonbus.run.bus import DEFAULT_FLEET
-from batonbus.run.core import open_operator
 from batonbus.testing import FAST
 from batonbus.wire.ledger import Draft, Ledger
 from batonbus.wire.registry import Registry
@@ -25,99 +23,56 @@ from batonbus_schemas import (
 
 pytestmark = pytest.mark.anyio
 
-TEN_FIELDS = CompactionHandoff(
-    active_project="demo",
-    active_task="TASK-01",
-    my_role="builder",
-    current_phase="implement",
-    completed="The parser.",
-    not_completed="The printer.",
-    evidence_paths="tests/test_parser.py",
-    known_blockers="None",
-    next_safe_action="Write the printer.",
-    do_not_use="The first draft.",
+
+@pytest.mark.parametrize(
+    ("role", "percent", "level", "resets"),
+    [
+        ("scheduler", 59.9, "soft", 0),
+        ("scheduler", 60.0, "hard", 2),
+        ("builder", 64.9, "soft", 0),
+        ("builder", 65.0, "hard", 2),
+        ("verifier", 69.9, "soft", 0),
+        ("verifier", 70.0, "hard", 2),
+        ("stranger", 69.9, "soft", 0),
+        ("stranger", 70.0, "hard", 2),
+    ],
 )
-
-
-class Builder:
-    """A builder whose briefs are the percent that it reports, and whose resets are recorded."""
-
-    def __init__(self, *after: float | None, role: str = "builder", **options: Any) -> None:
-        self.agent = Agent(role, **options)
-        self.handled: list[str] = []
-        self.levels: list[str] = []
-        self.requests: list[ResetRequest] = []
-        self.may_reset = anyio.Event()
-        self.may_reset.set()
-        self._after = list(after)
-        self.agent.handles(self.work)
-
-    async def work(self, task: Dispatch, ctx: Context) -> TaskResult:
-        name, _, percent = task.brief.partition(" ")
-        self.handled.append(name)
-        if percent:
-            self.levels.append(await ctx.usage(percent=float(percent)))
-        return TaskResult.passed(what=name)
-
-    async def reset(self, request: ResetRequest) -> ResetDone:
-        self.requests.append(request)
-        if request.step == "handoff":
-            return ResetDone(handoff=TEN_FIELDS)
-        await self.may_reset.wait()
-        percent = self._after.pop(0)
-        source = "unknown" if percent is None else "measured"
-        return ResetDone(usage=ContextUsage(source=source, percent=percent))
-
-
-def with_session(*after: float | None, **options: Any) -> Builder:
-    builder = Builder(*after, **options)
-    builder.agent.resets(builder.reset)
-    return builder
-
-
-async def presence(bus: Any, agent: Agent) -> Presence:
-    """Its registry entry, which a busy machine may let lapse for a moment."""
-    async with open_operator(bus.server.url, fleet=DEFAULT_FLEET) as core:
-        while True:
-            for it in await core.registry.list():
-                if it.card.id == agent.card.id:
-                    return it
-            await anyio.sleep(0.02)
-
-
-async def closed_for(bus: Any, agent: Agent, reason: str) -> str:
-    """Why the agent is closed, once that is for this reason."""
-    while True:
-        if reason in (closed := (await presence(bus, agent)).closed):
-            return closed
-        await anyio.sleep(0.02)
-
-
-async def until(fact: Callable[[], object]) -> None:
-    while True:
-        if fact():
-            return
-        await anyio.sleep(0.01)
-
-
-async def journal(bus: Any, agent: Agent) -> ResetJournal:
-    async with Bus(bus.server.url, actor="reader") as reader:
-        found = await reader.client.checkpoints.get(agent.card.id)
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(("percent", "level", "resets"), [(64.9, "soft", 0), (65.0, "hard", 2)])
-async def test_a_builder_is_given_more_at_64_9_percent_and_nothing_at_65(
-    open_bus: Any, percent: float, level: str, resets: int
+async def test_each_role_is_given_more_below_its_own_line_and_nothing_at_it(
+    open_bus: Any, role: str, percent: float, level: str, resets: int
 ) -> None:
-    builder = with_session(20.0)
+    agent = with_session(20.0, role=role)
+    async with open_bus(agent.agent) as bus:
+        await (await bus.send(role, f"one {percent}")).result()
+        await (await bus.send(role, "two")).result()
+    assert agent.levels == [level]
+    assert agent.handled == ["one", "two"]
+    assert len(agent.requests) == resets
+
+
+async def test_a_session_that_is_marked_is_closed_at_10_percent_until_it_was_compacted(
+    open_bus: Any,
+) -> None:
+    builder, levels = with_session(8.0), list[str]()
+    builder.may_reset = anyio.Event()
+
+    @builder.agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        if task.brief == "one":
+            levels.append(await ctx.usage(percent=10, compression_required=True))
+        return TaskResult.passed(what="done")
+
     async with open_bus(builder.agent) as bus:
-        await (await bus.send("builder", f"one {percent}")).result()
-        await (await bus.send("builder", "two")).result()
-    assert builder.levels == [level]
-    assert builder.handled == ["one", "two"]
-    assert len(builder.requests) == resets
+        await (await bus.send("builder", "one")).result()
+        await until(lambda: builder.requests[1:])
+        sent = await bus.send("builder", "two")
+        receipt = await sent.receipt()
+        builder.may_reset.set()
+        await sent.result()
+        stored = await journal(bus, builder.agent)
+    assert levels == ["open"]
+    assert (receipt.state, receipt.reason) == ("held", "closed: compacting")
+    assert (stored.step, stored.usage.percent) == ("done", 10.0)
+    assert stored.reason == "compaction required: marked by its handler"
 
 
 async def test_a_full_agent_is_held_for_at_once_and_what_waits_flows_in_order(
