@@ -270,6 +270,46 @@ def test_fleet_names_the_handoffs_that_are_worked_on(
     assert digger["state"] == "busy"
 
 
+NO_WAY_DOWN = """
+from batonbus import Agent, Context, ResetDone, ResetRequest
+from batonbus_schemas import Dispatch, TaskResult
+
+agent = Agent("stuck")
+
+
+@agent.handles
+async def work(task: Dispatch, ctx: Context) -> TaskResult:
+    await ctx.usage(percent=75)
+    return TaskResult.passed(what="done")
+
+
+@agent.resets
+async def reset(request: ResetRequest) -> ResetDone:
+    raise OSError("the session is gone")
+"""
+
+
+def test_a_closed_agent_is_named_with_its_reason_and_the_way_out(
+    shell: Any, bus_folder: Path, last_json: Any
+) -> None:
+    (bus_folder / "stuck.py").write_text(NO_WAY_DOWN)
+    with shell.agent("stuck:agent", folder=bus_folder) as agent:
+        shell.call("send", "--to", "stuck", "--wait", "x", folder=bus_folder)
+        agent.hear("agent.closed")
+        fleet = shell.call("fleet", "--json", folder=bus_folder)
+        doctor = shell.call("doctor", "--json", folder=bus_folder)
+    (stuck,) = [it for it in last_json(fleet.stdout)["agents"] if it["card"]["role"] == "stuck"]
+    why = "the handoff failed: OSError: the session is gone"
+    assert (stuck["state"], stuck["closed"]) == ("closed", why)
+    assert "then start it again" in stuck["advice"]
+    assert f"{stuck['card']['id']} is closed: {why}" in fleet.stderr
+    assert f"what to do: {stuck['advice']}" in fleet.stderr
+    (agents,) = [it for it in last_json(doctor.stdout)["checks"] if it["name"] == "agents"]
+    assert (doctor.returncode, agents["status"]) == (0, "warn")
+    assert f"{stuck['card']['id']} is closed: {why}" in agents["detail"]
+    assert agents["advice"] == stuck["advice"]
+
+
 def test_a_fleet_without_a_ledger_is_said_to_have_none(invoke: Callable[..., Result]) -> None:
     for command in (["fleet"], ["show", str(uuid4())], ["tail"]):
         answer = invoke(*command, "--fleet", "elsewhere")

@@ -49,7 +49,10 @@ def test_a_stored_policy_is_what_agents_are_told(
     before = last_json(invoke("policy", "get", "--json").stdout)
     assert before["roles"] == {}
     try:
-        assert invoke("policy", "set", str(file)).exit_code == 0
+        answer = invoke("policy", "set", str(file), "--json")
+        assert answer.exit_code == 0
+        within = last_json(answer.stdout)["in_force_within_s"]
+        assert f"in force within {within:g} s in all that runs" in answer.stderr
         stored = last_json(invoke("policy", "get", "--json").stdout)
         assert stored["roles"]["builder"]["hard"] == 61
         assert invoke("doctor").exit_code == 0

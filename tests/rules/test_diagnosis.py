@@ -15,6 +15,9 @@ from batonbus.rules.diagnosis import (
 from batonbus.rules.storage import DAY, Room, Storage
 from batonbus_schemas import AgentCard, Presence
 
+CARD = AgentCard(id="reviewer-1", role="reviewer")
+CLOSED = Presence(card=CARD, closed="no gain: 41 %")
+COMPACTING = Presence(card=CARD, closed="compacting")
 HEALTHY: dict[str, Any] = {
     "address": "nats://127.0.0.1:4222",
     "version": (2, 12, 7),
@@ -22,7 +25,7 @@ HEALTHY: dict[str, Any] = {
     "fleet": "default",
     "parts": {"BATONBUS_default": (), "window-manager": ()},
     "pulls": 1,
-    "agents": (Presence(card=AgentCard(id="reviewer-1", role="reviewer")),),
+    "agents": (Presence(card=CARD),),
     "sync": "always",
     "storage": Storage(bytes=1_000_000, events=2_000, age=DAY),
 }
@@ -33,7 +36,8 @@ def look(**changed: Any) -> dict[str, Finding]:
 
 
 def test_a_healthy_bus_has_nothing_to_do() -> None:
-    assert {(it.status, it.advice) for it in look().values()} == {("ok", "")}
+    for agents in (HEALTHY["agents"], (COMPACTING,)):
+        assert {(it.status, it.advice) for it in look(agents=agents).values()} == {("ok", "")}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,7 @@ def test_a_healthy_bus_has_nothing_to_do() -> None:
         ({"pulls": 0}, "window manager", "fail", "nothing is delivered"),
         ({"keeper": "nobody answers"}, "receipt keeper", "fail", "nobody answers"),
         ({"agents": ()}, "agents", "warn", "handoffs will be overdue"),
+        ({"agents": (CLOSED,)}, "agents", "warn", "reviewer-1 is closed: no gain: 41 %"),
         ({"open_at": "0.0.0.0"}, "access", "warn", "lets anybody in at 0.0.0.0"),
         ({"unwritten": "no answer within 3 s"}, "writes", "fail", "no answer within 3 s"),
         ({"skew": 5.1}, "clock", "warn", "5.1 s ahead of ours"),

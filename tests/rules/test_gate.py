@@ -6,7 +6,17 @@ from uuid import uuid4
 import pytest
 
 from batonbus.rules.chain import Chain
-from batonbus.rules.gate import Facts, Level, fired, level_of, was_interrupted, why_closed
+from batonbus.rules.gate import (
+    OPENS,
+    STAYS,
+    Facts,
+    Level,
+    fired,
+    level_of,
+    was_interrupted,
+    way_out,
+    why_closed,
+)
 from batonbus.rules.policy import Checkpoints, Fallback, Policy
 from batonbus.rules.receipts import why_all_closed
 from batonbus_schemas import AgentCard, Checkpoint, ContextUsage, Presence
@@ -140,6 +150,18 @@ def test_what_was_begun_and_not_ended_is_an_interruption() -> None:
     for stage, interrupted, expected in stages:
         begun = Chain(id=chain.id, stage=stage, interrupted=interrupted)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         assert was_interrupted(begun) == expected
+
+
+def test_who_is_being_reset_opens_by_itself_and_who_could_not_be_must_be_started_again() -> None:
+    reasons = [
+        why_closed(measured(66), BUILDER),
+        why_closed(measured(80), BUILDER),
+        why_closed(measured(10), BUILDER, compacting=True),
+        why_closed(measured(10), BUILDER, required="marked by its handler"),
+    ]
+    assert {way_out(it) for it in reasons} == {OPENS}
+    assert way_out(why_closed(measured(10), BUILDER, stopped="no gain: 41 %")) == STAYS
+    assert way_out("") == ""
 
 
 def agent(id: str, closed: str = "", *, stopping: bool = False) -> Presence:

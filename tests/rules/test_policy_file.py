@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from batonbus.rules.fleet_secrets import Secrets
 from batonbus.rules.policy import Overlay, Policy, Thresholds
 from batonbus.rules.policy_file import PolicyError, read_policy, write_policy
 
@@ -33,6 +34,7 @@ def test_what_is_written_is_read_back() -> None:
         policy_roles={"tester": "reviewer"},
         roles={"builder": Overlay(hard=60)},
         agents={"b-1": Overlay(characters=2000)},
+        secrets=Secrets(patterns=(r"acme'\"-\d{8}\x7f",), names=("acme_pin",)),
     )
     for policy in (Policy(), changed):
         assert read_policy(write_policy(policy)).completed() == policy.completed()
@@ -90,6 +92,9 @@ def test_a_soft_threshold_above_the_hard_one_is_named_as_the_file_names_it() -> 
         ("[budgets.other]\ncharacters = 0\ntokens = 1", "budgets.other.characters", "less than 1"),
         ('[context_management]\nmid_task = "clear"', "context_management.mid_task", "allowed: c"),
         ("[fallback]\ntriggers = ['x']", "fallback.triggers[0]", "is not allowed, allowed: b"),
+        ("[secrets]\npatterns = ['acme', 'x.*']", "secrets.patterns[1]", "in place of * and +"),
+        ("[secrets]\nnames = ['a|b']", "secrets.names[0]", "letters, digits, dashes"),
+        ("[secrets]\noff = true", "secrets.off", "unknown field, known: patterns, names"),
         ("[thresholds", "$", "is no TOML"),
         ("a = " + "[" * 9_000, "$", "is no TOML"),
         ('{"a": ', "$", "is no JSON"),
