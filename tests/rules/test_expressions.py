@@ -15,6 +15,7 @@ SOON = [
     r"(?:acme|emca)_[A-Z]{4}-\w{8,40}",
     ".{200}x",
     "(?:[a-z]{1,3}){2}abcdef",
+    "[a-z]{100,227}1",
     "(?=.{1,64}@)acme[a-z]{4}",
 ]
 NEVER = {
@@ -27,11 +28,12 @@ NEVER = {
     "a{0,5}": "may match 0 characters",
     "|acme-secret": "may match 0 characters",
     "12345": "may match 5 characters, at least 6",
-    "(a{0,10}){0,10}bbbbbb": "more than 128 ways",
-    "(?:a|b|aa){1,6}bbbbbb": "more than 128 ways",
-    "a{0,20}a{0,20}bbbbbb": "more than 128 ways",
+    "(a{0,10}){0,10}bbbbbb": "more than 400 steps",
+    "(?:a|b|aa){1,6}bbbbbb": "more than 400 steps",
+    "a{0,20}a{0,20}bbbbbb": "more than 400 steps",
+    "[a-z]{1,11}[a-z]{1,11}[a-z]{40}1": "more than 400 steps",
     r"(x{3})\1\1": "refer back to no group",
-    "(?=a*)acmeacme": "more than 128 ways",
+    "(?=a*)acmeacme": "more than 400 steps",
 }
 
 

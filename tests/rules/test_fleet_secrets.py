@@ -1,9 +1,11 @@
 """What a fleet's own policy calls a secret is found and masked, beside what is one everywhere."""
 
+import time
+
 import pytest
 
 from batonbus.rules.fleet_secrets import SCANNED, FleetSecrets, Secrets, problems
-from batonbus_schemas import Dispatch, TaskResult
+from batonbus_schemas import MESSAGE_LIMIT, Dispatch, TaskResult
 
 TABLE = Secrets(patterns=("acme-[0-9a-f]{32}", "(?i)zz[0-9]{4,9}"), names=("acme_pin",))
 OURS = FleetSecrets(TABLE)
@@ -20,6 +22,7 @@ MASK = "[masked: secret of the fleet]"
         ('MY_ACME-PIN: "47-11", x', f'MY_ACME-PIN: "{MASK}", x'),
         ("the acme_pin is hunter2.", f"the acme_pin is {MASK}."),
         ("the acme_pin is required", "the acme_pin is required"),
+        ("the acme_pin is required. Go on.", "the acme_pin is required. Go on."),
         ("acme_pin=", "acme_pin="),
         (f"acme_pin={MASK}", f"acme_pin={MASK}"),
         ("acme-0a1b is no key, acmepins: none", "acme-0a1b is no key, acmepins: none"),
@@ -28,6 +31,14 @@ MASK = "[masked: secret of the fleet]"
 def test_a_secret_is_masked_wherever_it_stands(text: str, clean: str) -> None:
     assert OURS.mask(text) == clean
     assert OURS.mask(clean) == clean
+
+
+@pytest.mark.parametrize("piece", ["acme_pin", "acme_pin=", "acme-pin is x", "acme-0a1b", "a"])
+def test_the_longest_message_is_looked_through_in_a_moment(piece: str) -> None:
+    text = piece * (MESSAGE_LIMIT // len(piece))
+    began = time.process_time()
+    OURS.find(text)
+    assert time.process_time() - began < 1
 
 
 def test_every_place_of_a_message_is_named_and_never_the_value() -> None:

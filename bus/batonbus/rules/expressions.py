@@ -1,18 +1,18 @@
 """Regular expressions that others write, and that are tried at every place of every text.
 
 Python's own may take years for a line of text. So an expression is bounded before it is used: no
-repetition without an upper limit, few ways to try it at one place, no match that is very long.
+repetition without an upper limit, few steps at one place, no match that is very long.
 """
 
 import importlib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 LENGTH = 200
 """Characters of the longest expression."""
 
-WAYS = 128
-"""Ways to try an expression at one place of a text: `[0-9A-Za-z]{20,128}` has 109."""
+STEPS = 400
+"""Steps that an expression may need at one place of a text: `[0-9A-Za-z]{20,128}` needs 128."""
 
 SHORTEST, WIDEST = 6, 256
 """Characters that a match must and may have."""
@@ -35,40 +35,54 @@ def unbounded(expression: str) -> str:
         return f"may match more than {WIDEST} characters: write {{0,64}} in place of * and +"
     if least < SHORTEST:
         return f"may match {least} characters, at least {SHORTEST}: less stands in many texts"
-    if _ways(parsed) > WAYS:
+    if _cost(parsed).steps > STEPS:
         return (
-            f"may be tried in more than {WAYS} ways at one place: let no repetition stand in "
-            "another, refer back to no group, and say how long each is"
+            f"may need more than {STEPS} steps at one place of a text: let no repetition stand in "
+            "another or beside another, refer back to no group, and say how long each is"
         )
     return ""
 
 
-def _ways(sequence: Any) -> int:
-    """How many ways there are to try a sequence at one place; `WAYS` + 1 stands for more."""
-    ways = 1
+class _Cost(NamedTuple):
+    """What it may take to try a part of an expression at one place: in how many ways it may match,
+    for what follows is tried behind each, and the steps of all of them."""
+
+    ways: int
+    steps: int
+
+
+_TOO_MUCH = _Cost(STEPS + 1, STEPS + 1)
+
+
+def _cost(sequence: Any) -> _Cost:
+    ways, steps = 1, 0
     for operation, argument in sequence:
-        ways = min(ways * _ways_of(str(operation), argument), WAYS + 1)
-    return ways
+        one = _cost_of(str(operation), argument)
+        steps = min(steps + ways * one.steps, STEPS + 1)
+        ways = min(ways * one.ways, STEPS + 1)
+    return _Cost(ways, steps)
 
 
-def _ways_of(operation: str, argument: Any) -> int:
+def _cost_of(operation: str, argument: Any) -> _Cost:
     match operation:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             least, most, repeated = argument
-            # In front of nothing, as `(?=a*)`, it has no width, and many ways all the same.
+            # In front of something, as `(?=a*)`, it has no width, and many steps all the same.
             if int(most) > WIDEST:
-                return WAYS + 1
-            once = _ways(repeated)
-            return sum(min(once**count, WAYS + 1) for count in range(least, most + 1))
+                return _TOO_MUCH
+            ways, steps = _cost(repeated)
+            each = [min(ways**count, STEPS + 1) for count in range(most + 1)]
+            return _Cost(sum(each[least:]), steps * sum(each[:-1]))
         case "BRANCH":
-            return sum(map(_ways, argument[1]))
+            costs = [_cost(it) for it in argument[1]]
+            return _Cost(sum(it.ways for it in costs), sum(it.steps for it in costs))
         case "SUBPATTERN":
-            return _ways(argument[-1])
+            return _cost(argument[-1])
         case "ATOMIC_GROUP":
-            return _ways(argument)
+            return _Cost(1, _cost(argument).steps)
         case "ASSERT" | "ASSERT_NOT":
-            return _ways(argument[1])
+            return _Cost(1, _cost(argument[1]).steps)
         case "GROUPREF" | "GROUPREF_EXISTS":
-            return WAYS + 1
+            return _TOO_MUCH
         case _:
-            return 1
+            return _Cost(1, 1)
