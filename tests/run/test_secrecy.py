@@ -1,16 +1,23 @@
 """Twenty canary secrets on every path: none is found in the store, in a log line or in a span."""
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from batonbus import Agent, Bounced, Context, Refuse, Sent, TryAgain
 from batonbus.logs import configure, log
+from batonbus.rules.fleet_secrets import Secrets
+from batonbus.rules.policy import Policy
+from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.command import command_agent
+from batonbus.run.core import open_operator
+from batonbus.wire.topology import store_policy
 from batonbus_schemas import Dispatch, InvalidMessageError, TaskResult, Then
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +124,41 @@ async def test_no_canary_is_found_in_store_logs_or_spans(
         assert needle not in said, needle
         assert needle not in heard, needle
         assert needle not in recorded, needle
+
+
+async def test_what_the_fleet_calls_a_secret_is_found_nowhere_either(
+    open_bus: Any,
+    spans: InMemorySpanExporter,
+    logged: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor is the value of a variable of that name."""
+    ours = ["acme-0a1b0a1b", "the acme_pin is 47-11", "hunter-in-the-environment"]
+    monkeypatch.setitem(os.environ, "OUR_ACME_PIN", ours[2])
+    secrets = Secrets(patterns=("acme-[0-9a-f]{8}",), names=("acme_pin",))
+    agent = Agent("teller")
+
+    @agent.handles
+    async def tell(task: Dispatch, ctx: Context) -> TaskResult:
+        if ctx.attempt == 1:
+            raise RuntimeError(ours)
+        return TaskResult.passed(what=" ".join(ours))
+
+    async with open_bus() as bus:
+        async with open_operator(bus.server.url, fleet=DEFAULT_FLEET) as core:
+            await store_policy(core.connection, DEFAULT_FLEET, Policy(secrets=secrets))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bus.run, agent)
+            said = (await (await bus.send("teller", "x")).result()).summary
+            tasks.cancel_scope.cancel()
+        store = store_of(bus)
+    recorded = "".join(it.to_json() for it in spans.get_finished_spans())
+    mask = "[masked: secret of the fleet]"
+    assert said == f"{mask} the acme_pin is {mask} [masked: value of the environment]"
+    assert "RuntimeError" in logged.getvalue()
+    for needle in ("acme-0a1b0a1b", "47-11", ours[2]):
+        for text in (store.decode(errors="replace"), logged.getvalue(), recorded):
+            assert needle not in text, needle
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

@@ -19,7 +19,8 @@ Ask = Callable[[], Awaitable[Policy]]
 
 
 class Policies:
-    """The policy of one process, and what tells of another."""
+    """The policy of one process, and what tells of another. What it calls a secret counts in all
+    that the process says, from the moment at which the policy does."""
 
     def __init__(self, fleet: str, policy: Policy, settings: Settings) -> None:
         self._fleet = fleet
