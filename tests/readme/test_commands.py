@@ -51,8 +51,10 @@ MADE = {"make demo": "batonbus demo"}
 ID = re.compile(r"\b[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?\b")
 VARYING = re.compile(
     r"\d+\.\d+|[\d,]+(?= ms)|\b[0-9a-f]{10}\b|(?<=tester)-relief\b|(?<=builder-)\d"
+    r"|^\d+(?= +(?:sent|held) )"
 )
-"""Differs from run to run, beside ids: durations, commits, which tester or builder it was."""
+"""Differs from run to run, beside ids: durations, commits, which tester or builder it was, places
+in the ledger."""
 
 
 class Step(NamedTuple):
