@@ -6,7 +6,7 @@ from batonbus import Agent, Context, Refuse
 from batonbus_agents.checks import run_checks, verdict
 from batonbus_agents.dispatches import listed
 from batonbus_agents.git import tree_changes
-from batonbus_agents.projection import begin_progress, make_progress
+from batonbus_agents.projection import begin_progress, is_of_attempt, make_progress
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import PROTOCOL, Assignment
 from batonbus_agents.stages import signed, stage_agent
@@ -35,7 +35,8 @@ class Building:
         self._workshop = workshop
         self._task = task
         self._ctx = ctx
-        self._folder = workshop.folder(ctx.envelope.work)
+        self._work = ctx.envelope.work
+        self._folder = workshop.folder(self._work)
         self._started = now()
 
     async def build(self, body: Dispatch) -> TaskResult:
@@ -43,8 +44,10 @@ class Building:
         attempt = self._ctx.attempt
         worktree = await self._open_worktree()
         before = self._folder.progress(self._task.id).value
+        is_begun = before is not None and is_of_attempt(before, attempt)
         self._note(begin_progress(self._task.id, before, attempt, self._started))
-        said = await self._think(body, worktree)
+        goes_on = self._workshop.next_step(self._work, self._task.id) if is_begun else ""
+        said = await self._think(body, worktree, goes_on)
         snapshot = await worktree.snapshot(attempt)
         judged = replace(self._judge(said, snapshot), files_changed=snapshot.changes)
         result = signed(judged, self._task, ROLE, self._started)
@@ -58,7 +61,7 @@ class Building:
         nothing. The first attempt, and one after somebody has changed a declared file on the
         branch, start anew from the branch's tip."""
         repository = self._workshop.repository
-        names = self._ctx.envelope.work, self._task.id
+        names = self._work, self._task.id
         if self._ctx.attempt > 1:
             worktree = await repository.worktree(*names)
             if not await self._is_stale(worktree):
@@ -73,7 +76,7 @@ class Building:
         tip = await repository.tip()
         return bool(declared and await tree_changes(repository.git, worktree.base, tip, declared))
 
-    async def _think(self, body: Dispatch, worktree: Worktree) -> TaskResult:
+    async def _think(self, body: Dispatch, worktree: Worktree, goes_on: str) -> TaskResult:
         runtime = self._workshop.runtimes.get(ROLE)
         if runtime is None:
             raise Refuse("the builder has no runtime: give one with --runtime builder='command:…'")
@@ -81,10 +84,10 @@ class Building:
         self._ctx.lay_out(worktree.path)
         assignment = Assignment(
             role=ROLE,
-            work=self._ctx.envelope.work,
+            work=self._work,
             task=self._task.id,
             attempt=self._ctx.attempt,
-            text=f"{self._ctx.text}\n{self._workshop.references(body)}{PROTOCOL}",
+            text=f"{self._ctx.text}\n{self._workshop.references(body)}{goes_on}{PROTOCOL}",
             cwd=worktree.path,
         )
         return await runtime(assignment)
@@ -104,6 +107,8 @@ class Building:
         """In direct mode nobody verifies after the builder."""
         progress = self._folder.progress(self._task.id).value
         checks = await run_checks(self._task, worktree.path, progress)
+        # What they have left in the tree is no work of the task.
+        await worktree.restore(self._ctx.attempt)
         if verdict(checks) == "PASS":
             return replace(result, verification=checks)
         failed = replace(
@@ -115,9 +120,7 @@ class Building:
 
     def _finish(self, result: TaskResult) -> None:
         if result.context_handoff is not None:
-            self._workshop.note_context(
-                self._ctx.envelope.work, self._task.id, result.context_handoff
-            )
+            self._workshop.note_context(self._work, self._task.id, result.context_handoff)
         self._note(make_progress(self._task.id, result, self._ctx.attempt))
 
     def _note(self, progress: Progress) -> None:

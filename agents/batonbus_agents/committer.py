@@ -2,6 +2,7 @@
 
 from batonbus import Agent, Context, Refuse
 from batonbus_agents.callback import call_back, make_done
+from batonbus_agents.checkpoints import AFTER_COMMIT, committed
 from batonbus_agents.commit import CommitRefusedError, LocalEditsError
 from batonbus_agents.git import RepositoryError, tree_changes
 from batonbus_agents.projection import make_result
@@ -119,18 +120,17 @@ class Committing:
             completed = progress.updated if progress else None
             projected = make_result(plan, self._task.id, result, contexts, completed)
             self._folder.write_result(projected, plan.language)
-        log = self._folder.read().value.log
-        if not any(entry.summary.startswith(f"{self._task.id} ") for entry in log):
-            self._folder.append_log(self._log_entry(result))
+        entry = self._log_entry(result)
+        self._folder.keep_in_log(entry, lambda it: it.summary == entry.summary)
 
     def _log_entry(self, result: TaskResult) -> LogEntry:
         return LogEntry(
             written=result.finished or now(),
-            summary=f"{self._task.id} committed",
-            phase="implement",
+            summary=committed(self._task.id),
+            phase="close",
             did=result.summary,
             checks="passed before the commit",
-            next="Take the next ready task; after the last one, review and push.",
+            next=AFTER_COMMIT,
             context="kept in the result file",
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from batonbus import Agent
 from batonbus_agents.builder import make_builder
+from batonbus_agents.checkpoints import keep_checkpoints
 from batonbus_agents.committer import make_committer
 from batonbus_agents.planner import make_planner
 from batonbus_agents.routes import Role
@@ -23,5 +24,8 @@ MAKERS: Mapping[Role, Callable[..., Agent]] = {
 
 
 def make_agent(role: Role, workshop: Workshop, *, id: str | None = None) -> Agent:
-    """The agent of a role in a workshop; `id` None is a random one."""
-    return MAKERS[role](workshop, id=id)
+    """The agent of a role in a workshop; `id` None is a random one. Its Checkpoints are kept in the
+    execution log of each work."""
+    agent = MAKERS[role](workshop, id=id)
+    keep_checkpoints(agent, workshop, role)
+    return agent

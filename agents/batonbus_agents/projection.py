@@ -11,6 +11,8 @@ from batonbus_agents.works.progress import Progress
 from batonbus_agents.works.result import Result
 from batonbus_schemas import FileChange, TaskResult
 
+_ATTEMPTS = "builder_attempts"
+
 ACTIONS = {"created": "CREATE", "modified": "MODIFY", "deleted": "DELETE"}
 
 
@@ -22,8 +24,13 @@ def begin_progress(task: str, before: Progress | None, attempt: int, started: da
         status="IN_PROGRESS",
         started=started,
         files=before.files if before and attempt > 1 else (),
-        attempts={"builder_attempts": attempt},
+        attempts={_ATTEMPTS: attempt},
     )
+
+
+def is_of_attempt(progress: Progress, attempt: int) -> bool:
+    """Whether this attempt wrote it."""
+    return progress.attempts.get(_ATTEMPTS) == attempt
 
 
 def make_progress(task: str, result: TaskResult, attempt: int) -> Progress:
@@ -34,7 +41,7 @@ def make_progress(task: str, result: TaskResult, attempt: int) -> Progress:
         started=result.started,
         updated=result.finished,
         files=entries(result.files_changed),
-        attempts={"builder_attempts": attempt},
+        attempts={_ATTEMPTS: attempt},
     )
 
 

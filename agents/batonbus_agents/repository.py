@@ -95,6 +95,19 @@ class Repository:
         path = state_folder(self.path) / "worktrees" / work / task
         return await open_worktree(self.git, path, label, self.ref)
 
+    async def unsaved(self, work: str, task: str, attempt: int) -> tuple[str, ...] | None:
+        """The files of the task's work tree that differ from its base and are not what `attempt`
+        left; None where the tree or that attempt is gone. Raises GitError."""
+        label, path = _label(work, task), self.path / STATE_FOLDER / "worktrees" / work / task
+        if not await anyio.Path(path).is_dir():
+            return None
+        worktree = await open_worktree(self.git, path, label, self.ref)
+        snapshot = await worktree.find_snapshot(attempt)
+        if snapshot is None:
+            return None
+        saved = {it.path for it in snapshot.changes}
+        return tuple(it for it in await worktree.changed() if it not in saved)
+
     async def remove_worktree(self, work: str, task: str) -> None:
         """Delete the task's work tree, its base and its snapshots: the task would start anew."""
         label = _label(work, task)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from batonbus import Refuse
+from batonbus_agents.excerpt import shortened
 from batonbus_agents.git import state_folder
 from batonbus_agents.references import lay_out_references
 from batonbus_agents.repository import Repository
@@ -15,6 +16,7 @@ from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime
 from batonbus_agents.works.files import FileEntry
 from batonbus_agents.works.folder import LOG, WorkFolder, WorksRoot, write_whole
+from batonbus_agents.works.markdown import one_line
 from batonbus_agents.works.names import task_file
 from batonbus_agents.works.plan import Plan
 from batonbus_agents.works.plan_tasks import PlanTask
@@ -25,6 +27,10 @@ from batonbus_schemas import ContextHandoff, Dispatch
 
 DOCUMENTS = ("Requirement.md", "PLAN.md")
 """What of a work its tasks refer to, beside their own files."""
+
+
+NEXT_LIMIT = 300
+"""Bytes of JSON of the next step that a runtime is told."""
 
 
 class Workshop(Struct, frozen=True, kw_only=True):
@@ -109,6 +115,15 @@ class Workshop(Struct, frozen=True, kw_only=True):
             )
         except FileNotFoundError:
             return None
+
+    def next_step(self, work: str, task: str) -> str:
+        """What a runtime that begins again in the middle of a task is told: the next step of the
+        task's last checkpoint. Blank where it has none."""
+        entries = [it for it in self.folder(work).log() if it.summary.startswith(f"{task} ")]
+        if not entries:
+            return ""
+        told = shortened(one_line(entries[-1].next), NEXT_LIMIT)
+        return f"\n## Next step, by the last checkpoint of {task}\n\n{told}\n"
 
     def _context_file(self, work: str, task: str) -> Path:
         return state_folder(self.repository.path) / "contexts" / work / f"{task}.json"

@@ -85,6 +85,13 @@ class Worktree:
         )
         return await self._read(commit)
 
+    async def changed(self) -> tuple[str, ...]:
+        """The files that differ from the base by `git status`, but for the works' own."""
+        asked = ("--porcelain", "-z", "--no-renames", "--untracked-files=all")
+        listed = await self.git("status", *asked, "--ignore-submodules=dirty")
+        paths = {it[3:] for it in listed.split("\0") if it}
+        return tuple(sorted(it for it in paths if not it.startswith(_WORKS)))
+
     async def find_snapshot(self, attempt: int) -> Snapshot | None:
         """What `attempt` left, if it ended."""
         commit = await find_commit(self.git, self._ref(attempt))

@@ -2,7 +2,14 @@
 
 from batonbus.rules.chain import IllegalStepError
 from batonbus.rules.command_lines import CommandLine, CommandLineError
-from batonbus.rules.compaction import ResetDone, ResetRequest
+from batonbus.rules.compaction import (
+    CheckpointRequest,
+    Entry,
+    Evidence,
+    Handled,
+    ResetDone,
+    ResetRequest,
+)
 from batonbus.rules.errors import (
     BatonbusError,
     Bounced,
@@ -34,6 +41,7 @@ __all__ = [
     "Bounced",
     "Bus",
     "BusUnavailableError",
+    "CheckpointRequest",
     "CommandFailedError",
     "CommandLine",
     "CommandLineError",
@@ -42,6 +50,9 @@ __all__ = [
     "Context",
     "ContextFullError",
     "Ended",
+    "Entry",
+    "Evidence",
+    "Handled",
     "IllegalStepError",
     "MessageTooLargeError",
     "NoAnswerError",

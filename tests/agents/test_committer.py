@@ -114,8 +114,7 @@ async def test_the_commit_and_the_files_of_a_task_agree(project: Project) -> Non
     # The verifier's caution is joined: no command for build and so on.
     assert "TASK-01 is new." in result.context_handoff.caution
     assert "no command for build" in result.context_handoff.caution
-    (entry,) = folder(project).read().value.log
-    assert entry.summary == "TASK-01 committed"
+    (entry,) = (it for it in folder(project).log() if it.summary == "TASK-01 committed")
     assert entry.next
     message = project.git("log", "-1", "--format=%B")
     assert message.splitlines()[0] == "TASK-01: Do TASK-01"

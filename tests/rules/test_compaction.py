@@ -5,31 +5,39 @@ from typing import Any, get_args, get_type_hints
 from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from batonbus.rules.compaction import (
     FIELDS,
     Due,
+    Entry,
     Evidence,
     Progress,
     compose_handoff,
     due,
+    due_at_end,
     missing_fields,
     no_gain,
     phase_of,
     refusals,
+    stated_phase,
     verb_in_task,
 )
-from batonbus.rules.policy import Compaction, ContextManagement, Policy
+from batonbus.rules.policy import Checkpoints, Compaction, ContextManagement, Policy
 from batonbus_schemas import (
     AgentCard,
+    Check,
     Checkpoint,
     CompactionHandoff,
     ContextUsage,
     Dispatch,
     Envelope,
+    FileChange,
     TaskResult,
 )
+from batonbus_schemas.envelope import ADHOC
 
 POLICY = Policy()
 HANDOFF = CompactionHandoff(**dict.fromkeys(FIELDS, "x"))
@@ -58,7 +66,8 @@ HERE = ("w", "TASK-01", "implement")
     [
         (HERE, POLICY, None),
         (("w", "TASK-02", "implement"), POLICY, Due(why="task boundary", verb="compact")),
-        (("v", "TASK-01", "implement"), POLICY, Due(why="task boundary", verb="compact")),
+        (("v", "TASK-01", "implement"), POLICY, Due(why="phase boundary", verb="clear")),
+        ((ADHOC, None, "implement"), POLICY, None),
         (("w", "TASK-01", "close"), POLICY, Due(why="phase boundary", verb="clear")),
         (
             ("w", "TASK-02", "implement"),
@@ -79,6 +88,35 @@ def test_a_boundary_resets_as_the_policy_says(
 ) -> None:
     assert due(Progress(last=HERE, next=then), policy) == expected
     assert due(Progress(last=None, next=then), policy) is None
+
+
+def test_what_belongs_to_no_work_is_no_boundary_in_either_direction() -> None:
+    outside = (ADHOC, None, "implement")
+    assert due(Progress(last=outside, next=HERE), POLICY) is None
+    assert due(Progress(last=outside, next=outside), POLICY) is None
+    assert due(Progress(last=HERE, next=outside, minutes=45), POLICY) == Due(why="interval")
+
+
+@pytest.mark.parametrize(
+    ("work", "task", "policy", "expected"),
+    [
+        ("w", "TASK-01", POLICY, Due(why="task boundary", verb="compact")),
+        ("w", None, POLICY, Due(why="phase boundary", verb="clear")),
+        (ADHOC, None, POLICY, None),
+        ("w", "TASK-01", managed(task_boundary="off"), None),
+        ("w", None, managed(phase_boundary="off"), Due(why="phase boundary")),
+        (
+            "w",
+            None,
+            replace(managed(phase_boundary="off"), checkpoints=Checkpoints(after_phase=False)),
+            None,
+        ),
+    ],
+)
+def test_a_session_of_one_handoff_leaves_its_task_or_its_phase(
+    work: str, task: str | None, policy: Policy, expected: Due | None
+) -> None:
+    assert due_at_end(work, task, policy) == expected
 
 
 def test_a_checkpoint_comes_every_45_minutes_and_after_two_rounds() -> None:
@@ -102,9 +140,18 @@ def test_a_handoff_counts_only_with_all_ten_fields(field: str) -> None:
     assert missing_fields(replace(HANDOFF, **{field: " \n"})) == (field,)
 
 
+ENTRY = Entry(phase="implement", did="d", checks="c", next="n", context="x")
+
+
 @pytest.mark.parametrize(
     ("change", "evidence", "named"),
     [
+        ({}, Evidence(entry=replace(ENTRY, next="")), "execution log"),
+        ({}, Evidence(entry=replace(ENTRY, did=" ")), "execution log"),
+        ({}, Evidence(entry=replace(ENTRY, checks="")), "execution log"),
+        ({}, Evidence(entry=replace(ENTRY, context="")), "execution log"),
+        ({}, Evidence(entry=replace(ENTRY, phase="plan")), "phase"),
+        ({}, Evidence(entry=replace(ENTRY, phase="")), "phase"),
         ({}, Evidence(done=frozenset({"TASK-01"}), marked=frozenset()), "progress marks"),
         ({"next": " "}, Evidence(), "execution log"),
         ({"did": ""}, Evidence(), "execution log"),
@@ -122,6 +169,7 @@ def test_a_checkpoint_that_fails_a_condition_is_refused_by_its_name(
         done=frozenset({"TASK-01"}),
         marked=frozenset({"TASK-01"}),
         changed_files=("a.py",),
+        entry=ENTRY,
     )
     assert refusals(CHECKPOINT, agrees) == ()
     (problem,) = refusals(replace(CHECKPOINT, **change), evidence)
@@ -131,6 +179,53 @@ def test_a_checkpoint_that_fails_a_condition_is_refused_by_its_name(
 def test_every_condition_that_fails_is_named() -> None:
     wrong = Evidence(phase="plan", done=frozenset({"A"}), marked=frozenset(), changed_files=("b",))
     assert len(refusals(replace(CHECKPOINT, next=""), wrong)) == 4
+
+
+TASKS = st.frozensets(st.sampled_from(["TASK-01", "TASK-02", "TASK-03"]))
+FILES = st.frozensets(st.sampled_from(["a.py", "b.py", "c.py"])).map(tuple)
+
+
+@given(
+    done=st.none() | TASKS,
+    marked=st.none() | TASKS,
+    told=st.sampled_from(["", " ", "x"]),
+    entry=st.none() | st.builds(Entry, **dict.fromkeys(ENTRY.__struct_fields__, st.just("x"))),
+    phase=st.none() | st.sampled_from(["plan", "implement"]),
+    changed=st.none() | FILES,
+    listed=FILES,
+)
+def test_a_checkpoint_is_refused_for_what_it_fails_and_for_nothing_else(
+    done: frozenset[str] | None,
+    marked: frozenset[str] | None,
+    told: str,
+    entry: Entry | None,
+    phase: Any,
+    changed: tuple[str, ...] | None,
+    listed: tuple[str, ...],
+) -> None:
+    entry = replace(entry, next=told, phase="implement") if entry else None
+    evidence = Evidence(done=done, marked=marked, phase=phase, changed_files=changed, entry=entry)
+    found = refusals(replace(CHECKPOINT, changed_files=listed), evidence)
+    fails = {
+        "progress marks": None not in (done, marked) and done != marked,
+        "execution log": entry is not None and not told.strip(),
+        "phase": phase == "plan",
+        "tree": not set(changed or ()) <= set(listed),
+    }
+    assert [it.partition(":")[0] for it in found] == [it for it in fails if fails[it]]
+
+
+@pytest.mark.parametrize(
+    ("said", "role", "phase"),
+    [
+        ("implement", "builder", "implement"),
+        (" Close\n", "builder", "close"),
+        ("writing the parser", "builder", "implement"),
+        ("writing the plan", "planner", "plan"),
+    ],
+)
+def test_a_session_may_say_its_phase_in_one_of_four_words(said: str, role: str, phase: str) -> None:
+    assert stated_phase(replace(HANDOFF, current_phase=said), role) == phase
 
 
 @pytest.mark.parametrize(
@@ -169,3 +264,17 @@ def test_ten_fields_can_be_made_of_what_the_ledger_knows() -> None:
     assert (made.completed, made.not_completed) == ("Done.", "The docs.")
     assert (made.active_project, made.active_task) == ("w", "TASK-01")
     assert made.current_phase == phase_of("committer") == "close"
+
+
+def test_what_a_result_says_of_checks_and_files_is_the_evidence() -> None:
+    checks = (Check(name="tests", status="PASS"), Check(name="lint", status="N/A"))
+    files = tuple(FileChange(action="created", path=f"{number}.py") for number in range(22))
+
+    def evidence(**fields: Any) -> str:
+        result = TaskResult.passed("Done.", **fields)
+        return compose_handoff(AgentCard(id="a", role="builder"), None, result).evidence_paths
+
+    assert evidence() == "no check was run"
+    assert evidence(checks=checks) == "tests PASS, lint N/A"
+    assert evidence(checks=checks, files=files[:2]) == ("tests PASS, lint N/A; changed: 0.py, 1.py")
+    assert evidence(files=files).endswith("19.py and 2 more")

@@ -49,11 +49,6 @@ def read_log(text: str, file: str = "execution-log.md") -> Reading[tuple[LogEntr
     return problems.reading(tuple(entry for entry in entries if entry))
 
 
-def parse_log(text: str, file: str = "execution-log.md") -> tuple[LogEntry, ...]:
-    """The entries. Raises `WorksFileError` with everything that is wrong with the file."""
-    return read_log(text, file).whole()
-
-
 def render_log(work: str, entries: tuple[LogEntry, ...]) -> str:
     """A log's whole file."""
     return "\n".join([f"# Execution log — {work}\n", *map(render_entry, entries)])

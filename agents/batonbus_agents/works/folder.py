@@ -97,8 +97,24 @@ class WorkFolder:
     def write_result(self, result: Result, language: str = "en") -> None:
         self._project(result.task, "result", render_result(result, language))
 
+    def log(self) -> tuple[LogEntry, ...]:
+        """The entries of the log as far as they can be read."""
+        return self._read(LOG, read_log, []) or ()
+
     def append_log(self, entry: LogEntry) -> None:
         """Adds an entry; what stands in the log stays as it is."""
+        with _locked(self.path):
+            self._append_log(entry)
+
+    def keep_in_log(self, entry: LogEntry, is_same: Callable[[LogEntry], bool]) -> LogEntry | None:
+        """Adds an entry where none `is_same`. Returns the newest that is, as it can be read back;
+        None where it cannot."""
+        with _locked(self.path):
+            if not any(map(is_same, self.log())):
+                self._append_log(entry)
+            return next(filter(is_same, reversed(self.log())), None)
+
+    def _append_log(self, entry: LogEntry) -> None:
         path = self.path / LOG
         if path.is_file():
             write_whole(path, f"{_text(path).rstrip()}\n\n{render_entry(entry)}")
@@ -197,7 +213,8 @@ class WorksRoot:
 
         Raises `WorksFileError` where the list cannot be read.
         """
-        with self._locked():
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path):
             works = self.read_list().whole()
             work = next_work_id(works, self._names())
             (self.path / work).mkdir()
@@ -210,28 +227,29 @@ class WorksRoot:
 
         Raises ValueError for a step that does not follow.
         """
-        with self._locked():
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path):
             works = with_status(self.read_list().whole(), work, status, day)
             if status == "COMPLETED" and (self.path / work).is_dir():
                 (self.path / PUT_AWAY).mkdir(exist_ok=True)
                 (self.path / work).rename(self.path / PUT_AWAY / work)
             write_whole(self.path / WORK_LIST, render_work_list(works))
 
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        """One process at a time reads, changes and writes the list. The lock is on the folder, and
-        ends with whoever holds it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
-
     def _names(self) -> list[str]:
         homes = (self.path, self.path / PUT_AWAY)
         return [it.name for home in homes if home.is_dir() for it in home.iterdir()]
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """One process at a time reads, changes and writes a list or a log. The lock is on the folder,
+    and ends with whoever holds it."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def work_folders(path: Path) -> list[Path]:

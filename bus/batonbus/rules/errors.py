@@ -1,5 +1,6 @@
 """Everything that can go wrong by name. Each class docstring is the first sentence of its help."""
 
+from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
 
@@ -71,6 +72,14 @@ class ContextFullError(BatonbusError):
 
 class CompactionError(BatonbusError):
     """A context could not be compacted, so the agent is given nothing new."""
+
+
+class CheckpointRefusedError(CompactionError):
+    """A Checkpoint does not agree with the facts, so nothing is reset."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(f"Checkpoint refused: {'; '.join(problems)}")
 
 
 class ReroutedError(BatonbusError):

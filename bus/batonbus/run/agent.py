@@ -6,13 +6,14 @@ from typing import Any, ParamSpec, TypeVar, cast, get_args, get_type_hints
 from uuid import uuid4
 
 from batonbus.rules.budget import CountTokens, reference_tokens
-from batonbus.rules.compaction import ResetDone, ResetRequest
+from batonbus.rules.compaction import CheckpointRequest, Evidence, ResetDone, ResetRequest
 from batonbus.run.context import Context
 from batonbus.wire.subjects import check_token
 from batonbus_schemas import AgentCard, Body, TaskResult, TextForm, Then
 
 Handler = Callable[[Any, Context], Awaitable[TaskResult | Then]]
 Reset = Callable[[ResetRequest], Awaitable[ResetDone]]
+Keep = Callable[[CheckpointRequest], Awaitable[Evidence]]
 P = ParamSpec("P")
 R = TypeVar("R", bound=TaskResult | Then)
 
@@ -57,6 +58,7 @@ class Agent:
         self.count_tokens = count_tokens
         self._handler: Handler | None = None
         self.reset: Reset | None = None
+        self.keep: Keep | None = None
         self.accepts: tuple[type, ...] = ()
 
     @property
@@ -94,13 +96,29 @@ class Agent:
         ResetDone`, called first for the ten fields of a compaction handoff, then, when the
         Checkpoint is stored, to compact or clear. Without it each handoff is taken for a session of
         its own. Raises TypeError for another shape."""
-        if not inspect.iscoroutinefunction(function):
-            raise TypeError(f"{function.__qualname__} must be an `async def`")
-        if len(inspect.signature(function).parameters) != 1:
-            raise TypeError(f"{function.__qualname__} must take a ResetRequest")
+        _check_hook(function, ResetRequest)
         self.reset = function
+        return function
+
+    def checkpoints(self, function: Keep) -> Keep:
+        """Register where this agent's fleet keeps records of its own: `async def keep(request:
+        CheckpointRequest) -> Evidence`. It is called for each Checkpoint of a work, first for what
+        the records say (progress marks, changed files), then, where the Checkpoint agrees with
+        them, to write it into the execution log. One that fails a condition is not stored, nothing
+        is reset, and the agent is closed with what was wrong. An agent without `resets` gets its
+        Checkpoint at the end of each handoff of a work. Raises TypeError for another shape."""
+        _check_hook(function, CheckpointRequest)
+        self.keep = function
         return function
 
     def set_handler(self, handler: Handler, accepts: tuple[type, ...]) -> None:
         """Register a handler that has no annotation to go by: it takes these bodies."""
         self._handler, self.accepts = handler, accepts
+
+
+def _check_hook(function: Callable[..., Any], takes: type) -> None:
+    name = getattr(function, "__qualname__", repr(function))
+    if not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name} must be an `async def`")
+    if len(inspect.signature(function).parameters) != 1:
+        raise TypeError(f"{name} must take a {takes.__name__}")

@@ -44,6 +44,9 @@ class Gate:
         self._required = ""
         self._stopped = ""
         self._compacting = False
+        self._again = False
+        self.may_be_mended = False
+        """Whether what stopped a compaction is looked at again."""
         self._confused = False
         self._busy_for = 0.0
         self._accepting = 0
@@ -79,7 +82,8 @@ class Gate:
     def wants_compaction(self) -> str:
         """Why the session must be compacted now; empty where it need not, or is being compacted, or
         could not be."""
-        return "" if self._compacting or self._stopped else self.closed
+        stopped = self._stopped and not self._again
+        return "" if self._compacting or stopped else self.closed
 
     async def report(self, usage: ContextUsage) -> Level:
         """Note the usage; returns when the registry has it. By then nothing is accepted any more
@@ -114,13 +118,20 @@ class Gate:
     async def begin_compaction(self) -> None:
         """Closed from here on; returns when the registry says so."""
         self._compacting = True
-        self._stopped = ""
+        # Tried again, it is closed for the same problem until that is gone.
+        self._stopped = self._stopped if self._again else ""
         await self._settle()
 
-    def end_compaction(self, problem: str = "") -> None:
-        """Over: open again, or closed for good because of a problem."""
-        self._compacting = False
+    def end_compaction(self, problem: str = "", *, may_be_mended: bool = False) -> None:
+        """Over: open again, or closed because of a problem, for good or until that is mended."""
+        self._compacting = self._again = False
+        self.may_be_mended = may_be_mended
         self._stopped = problem
+        self._changed.tell()
+
+    def try_again(self) -> None:
+        """What stopped the compaction may be mended by now."""
+        self._again, self.may_be_mended = True, False
         self._changed.tell()
 
     def begin_afresh(self, usage: ContextUsage, checkpoint: Checkpoint | None, now: float) -> None:

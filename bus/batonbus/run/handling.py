@@ -267,7 +267,7 @@ class Handling:
     async def compact(self, lease: Lease, session: Compactor) -> None:
         """Compact the session in the middle of this work, then read again what it works on. Raises
         CompactionError, and ReroutedError where it cannot go on with it."""
-        await session.compact_in_task(lease.envelope)
+        await session.compact_in_task(lease.envelope, lease.attempt)
         is_ours, _ = await self.look_up(lease)
         if not is_ours:
             raise ReroutedError(f"handoff {lease.envelope.id} is not ours any more")
@@ -307,8 +307,9 @@ class Handling:
         chain = (await self._client.ask(lease.envelope.id)).chain
         return holds(chain, self._client.actor, lease.accepted), chain.final
 
-    async def answer(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> bool:
-        """Write the answer; False where the handoff is not ours any more: then it is dropped."""
+    async def answer(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> str | None:
+        """Write the answer; the event that was stored, None where the handoff is not ours any more:
+        then it is dropped."""
         tail = lease.accepted
         draft = self._answer_draft(lease, answer, trace)
         while True:
@@ -318,7 +319,7 @@ class Handling:
                 chain = (await self._client.ask(lease.envelope.id)).chain
                 mine = self._client.actor, lease.accepted
                 if has_answered(chain, *mine, draft.subject.kind):
-                    return True  # by a write whose answer was lost
+                    return draft.subject.kind  # by a write whose answer was lost
                 if not holds(chain, *mine):
                     log.warning(
                         "answer.stale",
@@ -326,13 +327,13 @@ class Handling:
                         stage=chain.stage,
                         owner=chain.owner,
                     )
-                    return False
+                    return None
                 tail = chain.tail
             except MessageTooLargeError as error:
                 draft = self._answer_draft(lease, self._failed(lease, error), trace)
             else:
                 log.info(f"handoff.{draft.subject.kind}", attempt=lease.attempt)
-                return True
+                return draft.subject.kind
 
     def _answer_draft(self, lease: Lease, answer: Answer, trace: Mapping[str, str]) -> Draft:
         return self._draft(

@@ -135,4 +135,4 @@ async def _answer(hand: Handling, waiting: Waiting, settled: Answer) -> bool:
         )
     except LostRaceError:
         return False
-    return await hand.answer(lease, settled, lease.trace)
+    return await hand.answer(lease, settled, lease.trace) is not None

@@ -1,5 +1,6 @@
 """The runtime of one agent: its slots, its presence, its lease on what it works on."""
 
+from contextlib import suppress
 from uuid import UUID
 
 import anyio
@@ -9,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from batonbus.logs import bind, log
+from batonbus.rules.compaction import Handled
 from batonbus.rules.errors import (
     BatonbusError,
     BusUnavailableError,
@@ -18,7 +20,7 @@ from batonbus.rules.errors import (
 from batonbus.run.agent import Agent
 from batonbus.run.changes import Changes
 from batonbus.run.client import Client
-from batonbus.run.compaction import Compactor
+from batonbus.run.compaction import Compactor, Ending
 from batonbus.run.gate import Gate
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.wire.feed import Feed, Received, open_feed
@@ -164,10 +166,12 @@ class Worker:
         while True:
             count = self._changed.count
             if self._gate.wants_compaction and self._may_reset():
-                try:
+                with suppress(CompactionError):  # the gate is closed with it, and the log has it
                     await self._session.compact()
-                except CompactionError as error:
-                    log.warning("agent.closed", problem=str(error))
+            elif self._gate.may_be_mended:
+                # What a Checkpoint must agree with is not ours alone: somebody may mend it.
+                await anyio.sleep(self._settings.heartbeat)
+                self._gate.try_again()
             else:
                 await self._changed.wait(since=count)
 
@@ -247,7 +251,9 @@ class Worker:
             elif lease is not None:
                 envelope = lease.envelope
                 with bind(handoff=str(envelope.id), work=envelope.work, task=envelope.task):
-                    await self._hold(lease, received)
+                    ending = await self._hold(lease, received)
+                    if ending is not None:
+                        await self._session.end(ending)
         except BusUnavailableError as error:
             # Right after an outage a keeper may not know yet that we are of the addressed role.
             log.warning("handoff.not_taken", subject=received.subject, error=str(error))
@@ -259,14 +265,15 @@ class Worker:
             self._free += 1
             self._changed.tell()
 
-    async def _hold(self, lease: Lease, received: Received) -> None:
-        """Own the handoff until it is answered, or over without us."""
-        scope = anyio.CancelScope()
+    async def _hold(self, lease: Lease, received: Received) -> Ending | None:
+        """Own the handoff until it is answered, or over without us. Returns the Checkpoint that is
+        due then."""
+        scope, ending = anyio.CancelScope(), None
         running = self._running[lease.accepted] = Running(lease, scope)
         self._changed.tell()
         try:
             with scope:
-                await self._answer(lease, received)
+                ending = await self._answer(lease, received)
         except anyio.get_cancelled_exc_class():
             if self._stopping:
                 with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
@@ -279,20 +286,28 @@ class Worker:
             if running.is_over:
                 # Otherwise somebody else has it now, and the message is theirs to ack.
                 await received.ack()
+        return ending
 
-    async def _answer(self, lease: Lease, received: Received) -> None:
+    async def _answer(self, lease: Lease, received: Received) -> Ending | None:
         began = anyio.current_time()
         answer, trace = await self._handling.work(lease, self._session)
         answer = await self._handling.revalidated(lease, answer, self._session)
-        self._session.note_worked(lease.envelope, anyio.current_time() - began, answer.result)
-        if not await self._handling.answer(lease, answer, trace):
+        handled = Handled(envelope=lease.envelope, attempt=lease.attempt, result=answer.result)
+        ending = await self._session.look_at_end(handled)
+        self._session.note_worked(handled, anyio.current_time() - began)
+        stored = await self._handling.answer(lease, answer, trace)
+        if stored != "settled":
+            self._session.note_lost(handled)
+            ending = None
+        if stored is None:
             # Somebody else has it now: the message is theirs to ack.
-            return
+            return None
         comes_again = answer.interrupted or not is_last_attempt(lease)
         if answer.retry_after is not None and comes_again:
             await received.nak(answer.retry_after)
         else:
             await received.ack()
+        return ending
 
     async def _keep_leases(self) -> None:
         while True:

@@ -4,7 +4,6 @@ import pytest
 
 from batonbus_agents.works.execution_log import (
     LogEntry,
-    parse_log,
     read_log,
     render_entry,
     render_log,
@@ -33,7 +32,7 @@ TEXT = """### 2026-07-24T10:15:30Z — tables are read
 
 def test_an_entry_is_written_and_read_in_the_seeds_form() -> None:
     assert render_entry(ENTRY) == TEXT
-    assert parse_log(render_log("WORK-07", (ENTRY, ENTRY))) == (ENTRY, ENTRY)
+    assert read_log(render_log("WORK-07", (ENTRY, ENTRY))).whole() == (ENTRY, ENTRY)
 
 
 def test_other_sections_and_labels_of_a_log_are_passed_over() -> None:
@@ -43,7 +42,7 @@ def test_other_sections_and_labels_of_a_log_are_passed_over() -> None:
         "- **Phase:** implement\n- **Did:** a\n  b\n- **Checkpoint/tests:** c\n- **Next:** d\n"
         "- **Blockers:** none\n- **Context:** e\n\n## Review cycles\n\nNone.\n"
     )
-    assert parse_log(text) == (
+    assert read_log(text).whole() == (
         LogEntry(
             written=ENTRY.written,
             summary="s",
@@ -60,7 +59,7 @@ def test_other_sections_and_labels_of_a_log_are_passed_over() -> None:
 def test_an_entry_that_lacks_a_field_is_refused(label: str) -> None:
     lines = [it for it in TEXT.splitlines() if not it.startswith((f"- **{label}**", "  - and"))]
     with pytest.raises(WorksFileError) as caught:
-        parse_log("\n".join(lines))
+        read_log("\n".join(lines)).whole()
     assert str(caught.value) == (
         f"execution-log.md:1: {label} is empty: this entry is no checkpoint"
     )
@@ -70,7 +69,7 @@ def test_an_entry_that_lacks_a_field_is_refused(label: str) -> None:
 def test_an_entry_without_its_next_step_is_refused(empty: str) -> None:
     text = TEXT.replace("TASK-03: read lists, from src/table.py", empty)
     with pytest.raises(WorksFileError, match="Next is empty"):
-        parse_log(text)
+        read_log(text).whole()
 
 
 def test_an_entry_whose_moment_has_no_zone_is_refused_and_is_none() -> None:

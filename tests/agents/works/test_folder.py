@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batonbus_agents.works.execution_log import LogEntry, parse_log
+from batonbus_agents.works.execution_log import LogEntry, read_log
 from batonbus_agents.works.files import FileEntry
 from batonbus_agents.works.folder import WorkFolder, WorksRoot
 from batonbus_agents.works.handoff import StageContext
@@ -115,7 +115,7 @@ def test_entries_are_added_to_a_log_as_it_stands(folder: WorkFolder) -> None:
     folder.append_log(ENTRY)
     folder.append_log(ENTRY)
     assert path.read_text().startswith("# My log\n\nA word before.\n\n### 2026-07-24T00:00:00Z")
-    assert parse_log(path.read_text()) == (ENTRY, ENTRY)
+    assert read_log(path.read_text()).whole() == (ENTRY, ENTRY)
 
 
 def test_one_file_of_a_task_is_read_by_itself(folder: WorkFolder) -> None:
