@@ -13,7 +13,16 @@ from uuid import UUID
 
 import anyio
 
-from batonbus import Agent, Context, ContextFullError, ResetDone, ResetRequest
+from batonbus import (
+    Agent,
+    CheckpointRequest,
+    Context,
+    ContextFullError,
+    Entry,
+    Evidence,
+    ResetDone,
+    ResetRequest,
+)
 from batonbus.run.bus import serve
 from batonbus.wire.checkpoints import Checkpoints
 from batonbus.wire.ledger import Draft, Ledger
@@ -81,6 +90,19 @@ async def reset(request: ResetRequest) -> ResetDone:
         return ResetDone(handoff=CompactionHandoff(**fields))
     (FOLDER / "usage").write_text(str(FRESH))
     return ResetDone(usage=ContextUsage(source="measured", percent=FRESH))
+
+
+@agent.checkpoints
+async def keep(request: CheckpointRequest) -> Evidence:
+    """The log of this fleet has one line for each Checkpoint; it is read back."""
+    if request.step == "compare":
+        return Evidence()
+    log = FOLDER / "log"
+    line = f"entry {request.checkpoint.written.isoformat()}"
+    if line not in log.read_text().splitlines():
+        note(line)
+    crash_once("behind-entry")
+    return Evidence(entry=Entry(phase="implement", did="d", checks="c", next="n", context="x"))
 
 
 def is_first(what: str) -> bool:

@@ -40,13 +40,14 @@ async def test_a_kill_at_each_step_of_a_reset_loses_nothing(tmp_path: Path) -> N
             with anyio.fail_after(90):
                 sent = []
                 for number in range(HANDOFFS):
-                    sent.append(await bus.send("builder", f"{number}"))
+                    sent.append(await bus.send("builder", f"{number}", work="w"))
                     await anyio.sleep(PACE)
                 results = [(await it.result()).summary for it in sent]
         chains = [await faults.core.ledger.read_chain(it.handoff_id) for it in sent]
     assert results == [str(number) for number in range(HANDOFFS)]
     crashes = {it.name for it in session.iterdir() if it.name.startswith(("mid-", "be", "af"))}
     points = [f"{when}-{step}" for when in ("before", "after") for step in STEPS]
+    points.append("behind-entry")
     assert crashes == {*points, *(f"mid-{it}" for it in points)}
     lines = [it.split() for it in (session / "log").read_text().splitlines()]
     assert {it[2] for it in lines if it[0] == "work"} >= {"open", "soft", "hard"}
@@ -57,6 +58,13 @@ async def test_a_kill_at_each_step_of_a_reset_loses_nothing(tmp_path: Path) -> N
     check_protocol(lines)
     check_kept_back(lines)
     check_held(chains)
+    check_entries(lines)
+
+
+def check_entries(lines: list[list[str]]) -> None:
+    """Each stored Checkpoint stands once in the fleet's own log."""
+    entries = [it[1] for it in lines if it[0] == "entry"]
+    assert len(entries) == len(set(entries)) == lines.count(["stored", "checkpoint"])
 
 
 def check_kept_back(lines: list[list[str]]) -> None:
@@ -88,6 +96,8 @@ def check_protocol(lines: list[list[str]]) -> None:
         match kind:
             case "handoff":
                 assert stored == "began", lines
+            case "entry":
+                assert stored == "handoff", lines
             case "reset":
                 assert (stored, more[0]) == ("checkpoint", "True"), lines
             case "stored":

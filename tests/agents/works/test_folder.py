@@ -1,8 +1,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batonbus_agents.works.execution_log import LogEntry, read_log
 from batonbus_agents.works.files import FileEntry
@@ -116,6 +118,26 @@ def test_entries_are_added_to_a_log_as_it_stands(folder: WorkFolder) -> None:
     folder.append_log(ENTRY)
     assert path.read_text().startswith("# My log\n\nA word before.\n\n### 2026-07-24T00:00:00Z")
     assert read_log(path.read_text()).whole() == (ENTRY, ENTRY)
+
+
+def test_an_entry_that_is_there_is_not_added_again(folder: WorkFolder) -> None:
+    other = replace(ENTRY, summary="another")
+    for _ in range(2):
+        assert folder.keep_in_log(ENTRY, ENTRY.__eq__) == ENTRY
+        assert folder.keep_in_log(other, other.__eq__) == other
+    assert folder.log() == (ENTRY, other)
+
+
+def test_an_entry_that_cannot_be_read_back_is_told(folder: WorkFolder) -> None:
+    (folder.path / "execution-log.md").write_text("```\nnever closed\n")
+    assert folder.keep_in_log(ENTRY, ENTRY.__eq__) is None
+
+
+def test_of_many_writers_at_once_each_finds_its_entry_in_the_log(folder: WorkFolder) -> None:
+    entries = [replace(ENTRY, summary=f"number {number}") for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(folder.append_log, entries))
+    assert sorted(it.summary for it in folder.log()) == sorted(it.summary for it in entries)
 
 
 def test_one_file_of_a_task_is_read_by_itself(folder: WorkFolder) -> None:
