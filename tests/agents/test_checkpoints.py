@@ -98,16 +98,16 @@ async def test_a_failed_stage_says_what_to_build_again_and_at_last_what_to_mend(
     project: Project,
 ) -> None:
     write_work(project, {TASK: Job(("one.txt",))})
-    verifier = Player(says(TaskResult.failed("It is red.")))
+    verifier = Player(lambda it: TaskResult.failed(f"It is red in attempt {it.attempt}."))
     workshop = await open_workshop(project, {"builder": builder(TWO), "verifier": verifier})
     async with crew(workshop) as bus:
         assert (await run(bus, workshop)).status == "FAIL"
         await wait_until(lambda: len(folder(project).log()) == 7)
     log = folder(project).log()
     assert [it.next for it in log[1::2]] == [
-        "Build TASK-01 again: It is red.",
-        "Build TASK-01 again: It is red.",
-        "Mend TASK-01, it FAILED: It is red.",
+        "Build TASK-01 again: It is red in attempt 1.",
+        "Build TASK-01 again: It is red in attempt 2.",
+        "Mend TASK-01, it FAILED: It is red in attempt 3.",
     ]
     assert log[-1].next.startswith(f"Mend what failed, and run {WORK} again: 0 of 1 tasks")
 

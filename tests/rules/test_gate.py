@@ -6,7 +6,9 @@ from uuid import uuid4
 import pytest
 
 from batonbus.rules.chain import Chain
+from batonbus.rules.errors import CheckpointRefusedError
 from batonbus.rules.gate import (
+    MENDS,
     OPENS,
     STAYS,
     Facts,
@@ -161,6 +163,7 @@ def test_who_is_being_reset_opens_by_itself_and_who_could_not_be_must_be_started
     ]
     assert {way_out(it) for it in reasons} == {OPENS}
     assert way_out(why_closed(measured(10), BUILDER, stopped="no gain: 41 %")) == STAYS
+    assert way_out(str(CheckpointRefusedError(["tree: changed"]))) == MENDS
     assert way_out("") == ""
 
 

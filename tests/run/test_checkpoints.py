@@ -1,11 +1,13 @@
 """Checkpoints and a fleet's records: they agree, or nothing is reset and the agent says why."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
+from gate_bench import until
 from msgspec.structs import replace
 
 from batonbus import (
@@ -22,6 +24,7 @@ from batonbus import (
 from batonbus.rules.policy import ContextManagement, Policy
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import open_operator
+from batonbus.wire.topology import store_policy
 from batonbus_schemas import (
     CompactionHandoff,
     ContextUsage,
@@ -106,20 +109,16 @@ async def until_closed(bus: Any, reason: str) -> str:
         await anyio.sleep(0.02)
 
 
-async def until(fact: Callable[[], object]) -> None:
-    while True:
-        if fact():
-            return
-        await anyio.sleep(0.01)
-
-
-def set_policy(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
-    """The policy of each fleet that starts from now on."""
-
-    async def read(*_: Any) -> Policy:
-        return Policy(context_management=ContextManagement(**settings))
-
-    monkeypatch.setattr("batonbus.run.core.read_policy", read)
+@asynccontextmanager
+async def running(open_bus: Any, fleet: Fleet, **settings: Any) -> AsyncGenerator[Any]:
+    """A bus whose policy stood there before the builder came."""
+    policy = Policy(context_management=ContextManagement(**settings))
+    async with open_bus() as bus, anyio.create_task_group() as tasks:
+        async with open_operator(bus.server.url, fleet=DEFAULT_FLEET) as core:
+            await store_policy(core.connection, DEFAULT_FLEET, policy)
+        tasks.start_soon(bus.run, fleet.agent)
+        yield bus
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_checkpoint_that_agrees_is_compared_written_stored_and_only_then_reset(
@@ -243,12 +242,9 @@ async def test_another_work_clears_another_task_compacts_and_what_is_outside_cha
 
 
 @pytest.mark.parametrize("session", [True, False])
-async def test_off_does_nothing(
-    open_bus: Any, monkeypatch: pytest.MonkeyPatch, session: bool
-) -> None:
-    set_policy(monkeypatch, task_boundary="off")
+async def test_off_does_nothing(open_bus: Any, session: bool) -> None:
     fleet = Fleet(session=session)
-    async with open_bus(fleet.agent) as bus:
+    async with running(open_bus, fleet, task_boundary="off") as bus:
         for number in range(3):
             await fleet.do(bus, "x", f"TASK-0{number}")
         assert await journal(bus) is None
@@ -256,11 +252,10 @@ async def test_off_does_nothing(
 
 
 async def test_off_between_phases_leaves_the_checkpoint_and_no_reset(
-    open_bus: Any, monkeypatch: pytest.MonkeyPatch
+    open_bus: Any,
 ) -> None:
-    set_policy(monkeypatch, phase_boundary="off")
     fleet = Fleet()
-    async with open_bus(fleet.agent) as bus:
+    async with running(open_bus, fleet, phase_boundary="off") as bus:
         await fleet.do(bus, "one")
         await fleet.do(bus, "two", work="v")
         stored = await journal(bus)
@@ -268,6 +263,23 @@ async def test_off_between_phases_leaves_the_checkpoint_and_no_reset(
     assert stored is not None
     assert stored.checkpoint is not None
     assert (stored.step, stored.checkpoint.work) == ("done", "w")
+
+
+async def test_a_refused_checkpoint_that_no_reset_waits_for_closes_nothing(
+    open_bus: Any,
+) -> None:
+    fleet = Fleet(FAILS["execution log"])
+    async with running(open_bus, fleet, phase_boundary="off") as bus:
+        await fleet.do(bus, "one")
+        await fleet.do(bus, "two", work="v")
+        stored = await journal(bus)
+        # What comes behind it begins with its own.
+        fleet.evidence = AGREES
+        await fleet.do(bus, "three", "TASK-02", "v")
+    assert stored is not None
+    assert (stored.step, stored.checkpoint) == ("done", None)
+    assert fleet.requests[-1].checkpoint.work == "v"
+    assert fleet.steps[-2:] == ["reset compact", "work three"]
 
 
 async def test_without_a_session_each_handoff_of_a_work_ends_with_its_checkpoint(

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from batonbus.rules.gate import STAYS, stays_closed
+from batonbus.rules.gate import stays_closed, way_out
 from batonbus.rules.storage import Storage, amount
 from batonbus_schemas import MESSAGE_LIMIT, Presence
 
@@ -218,7 +218,8 @@ def _agents(facts: Facts) -> Finding:
     detail = f"{len(facts.agents)} alive: {', '.join(roles)}"
     if stuck := [it for it in facts.agents if stays_closed(it.closed)]:
         reasons = "; ".join(f"{it.card.id} is closed: {it.closed}" for it in stuck)
-        return _warn("agents", f"{detail}; {reasons}", STAYS)
+        ways = "; ".join(dict.fromkeys(way_out(it.closed) for it in stuck))
+        return _warn("agents", f"{detail}; {reasons}", ways)
     if roles:
         return _ok("agents", detail)
     return _warn(

@@ -74,12 +74,15 @@ class CompactionError(BatonbusError):
     """A context could not be compacted, so the agent is given nothing new."""
 
 
+CHECKPOINT_REFUSED = "Checkpoint refused"
+
+
 class CheckpointRefusedError(CompactionError):
     """A Checkpoint does not agree with the facts, so nothing is reset."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        super().__init__(f"Checkpoint refused: {'; '.join(problems)}")
+        super().__init__(f"{CHECKPOINT_REFUSED}: {'; '.join(problems)}")
 
 
 class ReroutedError(BatonbusError):

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain
+from batonbus.rules.errors import CHECKPOINT_REFUSED
 from batonbus.rules.policy import Policy, Thresholds, Trigger
 from batonbus_schemas import Checkpoint, ContextUsage
 
@@ -23,6 +24,7 @@ FULL = "context usage"
 
 OPENS = "nothing: it opens by itself once its session is reset, which waits for what runs there"
 STAYS = "see its log, mend its `@agent.resets` function or its session, then start it again"
+MENDS = "mend what it names: it looks again every few seconds, and opens by itself"
 """Ways out for whoever sees a closed agent."""
 
 
@@ -80,8 +82,8 @@ def why_closed(
 
 
 def stays_closed(why: str) -> bool:
-    """Whether an agent that is closed for this reason opens only when it is started again: a reset
-    of its session went wrong."""
+    """Whether an agent that is closed for this reason stays so until somebody does something: a
+    reset of its session went wrong."""
     return bool(why) and not why.startswith((COMPACTING, REQUIRED, FULL))
 
 
@@ -89,6 +91,8 @@ def way_out(why: str) -> str:
     """What to do about an agent that is closed for this reason; empty where it is open."""
     if not why:
         return ""
+    if why.startswith(CHECKPOINT_REFUSED):
+        return MENDS
     return STAYS if stays_closed(why) else OPENS
 
 

@@ -177,6 +177,13 @@ class Compactor:
         await self._store(replace(journal, step="done"))
         return checkpoint
 
+    async def _give_up(self, journal: ResetJournal) -> None:
+        """A Checkpoint that no reset waits for is not tried again."""
+        try:
+            await self._store(replace(journal, step="done", checkpoint=self.gate.checkpoint))
+        except CompactionError as error:
+            log.warning("checkpoint.not_stored", error=str(error))
+
     def _is_pending(self) -> bool:
         return self._journal is not None and self._journal.step not in {"done", "no_gain"}
 
@@ -211,6 +218,8 @@ class Compactor:
                 self.gate.checkpoint = await self._record(journal, last, evidence)
             except CompactionError as error:
                 log.warning("checkpoint.not_stored", error=str(error))
+                if self._is_pending():
+                    await self._give_up(journal)
 
     async def _reset(self, verb: Verb, reason: str, last: Handled | None) -> None:
         begun = self._begun(verb, reason, last.envelope if last else None)

@@ -1,6 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
