@@ -1,6 +1,5 @@
 """The runtime of one agent: its slots, its presence, its lease on what it works on."""
 
-from contextlib import suppress
 from uuid import UUID
 
 import anyio
@@ -166,8 +165,12 @@ class Worker:
         while True:
             count = self._changed.count
             if self._gate.wants_compaction and self._may_reset():
-                with suppress(CompactionError):  # the gate is closed with it, and the log has it
+                before = self._gate.closed
+                try:
                     await self._session.compact()
+                except CompactionError as error:
+                    if (problem := str(error)) != before:
+                        log.warning("agent.closed", problem=problem)
             elif self._gate.may_be_mended:
                 # What a Checkpoint must agree with is not ours alone: somebody may mend it.
                 await anyio.sleep(self._settings.heartbeat)
