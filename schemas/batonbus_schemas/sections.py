@@ -6,6 +6,7 @@ from typing import TypeAlias, assert_never
 from msgspec import UNSET
 
 from batonbus_schemas.bodies import Body, CompactionHandoff, Dispatch, Question, TaskResult
+from batonbus_schemas.compaction import LABELS
 from batonbus_schemas.context import ContextHandoff
 from batonbus_schemas.contract import ContractV1, HandoffV1
 
@@ -159,16 +160,8 @@ def _limits(contract: ContractV1) -> str:
 
 
 def _compaction(body: CompactionHandoff) -> Sections:
-    yield "Active project", body.active_project
-    yield "Active task", body.active_task
-    yield "My role", body.my_role
-    yield "Current phase", body.current_phase
-    yield "Completed", body.completed
-    yield "Not completed", body.not_completed
-    yield "Evidence paths", body.evidence_paths
-    yield "Known blockers", body.known_blockers
-    yield "Next safe action", body.next_safe_action
-    yield "Do not use / stale context", body.do_not_use
+    for field, label in LABELS.items():
+        yield label, getattr(body, field)
 
 
 def _facts(*facts: tuple[str, str]) -> str:

@@ -135,11 +135,23 @@ def test_a_command_is_split_as_a_shell_would_but_no_shell_runs() -> None:
         ["--role", "reviewer", "--runtime", "nowhere.toml"],
         ["--role", "reviewer", "--runtime", "claude", "--command", "cat"],
         ["--role", "reviewer", "--runtime", "claude", "--slots", "2"],
+        ["--role", "reviewer", "--command", "no-such-program"],
         ["fleet:reviewer", "--runtime", "claude"],
     ],
 )
 def test_a_wrong_call_is_a_usage_error(invoke: Callable[..., Result], arguments: list[str]) -> None:
     assert invoke("agent", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--command", "--runtime"])
+def test_a_program_that_is_not_there_is_said_at_once(
+    invoke: Callable[..., Result], option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    answer = invoke("agent", "--role", "builder", option, "claude --model opus")
+    assert answer.exit_code == 2
+    said = " ".join(answer.stderr.replace("│", " ").split())
+    assert f"{option}: there is no program 'claude' on the PATH" in said
 
 
 def test_a_role_that_cannot_stand_in_a_subject_is_an_error(invoke: Callable[..., Result]) -> None:

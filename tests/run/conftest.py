@@ -1,5 +1,6 @@
 """What the tests of the runtime share: a bus with a time limit, and a look into its ledger."""
 
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,6 +23,8 @@ from batonbus.wire.ledger import Stored
 from batonbus_schemas import Delivery, Dispatch, TaskResult, decode
 
 sys.path.append(str(Path(__file__).parent))
+
+from stand_ins import STAND_IN, Play, Program
 
 
 @pytest.fixture
@@ -123,3 +126,25 @@ def echo() -> Callable[..., Agent]:
         return agent
 
     return make
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Puts a program of this name on the path; each answer is stdout, or (stdout, code, stderr)."""
+    folder = tmp_path / "played"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def put(name: str, *answers: str | tuple[str, int, str]) -> Program:
+        for number, answer in enumerate(answers, 1):
+            out, code, err = (answer, 0, "") if isinstance(answer, str) else answer
+            (folder / f"out.{number}").write_text(out)
+            (folder / f"err.{number}").write_text(err)
+            (folder / f"code.{number}").write_text(str(code))
+        path = tmp_path / name
+        path.write_text(STAND_IN.format(folder=shlex.quote(str(folder))))
+        path.chmod(0o755)
+        return Program(folder)
+
+    return put

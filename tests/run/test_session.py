@@ -1,102 +1,19 @@
 """Sessions with stand-ins for the programs: they print what those document, or something broken."""
 
 import json
-import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from stand_ins import CLAUDE, COMPACTED, LOST, Play, claude, claude_failed, lines, session_of
 
 from batonbus.rules.command_lines import CommandLineError
-from batonbus.run.command import session_agent
 from batonbus.run.program import CommandFailedError, ProgramError
-from batonbus.run.session import Session, find_command_line
+from batonbus.run.session import find_command_line
 from batonbus_schemas import ContextUsage
 
 pytestmark = pytest.mark.anyio
-
-STAND_IN = """\
-#!/bin/sh
-cd {folder} || exit 9
-n=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $n > count
-printf '%s\\0' "$@" > args.$n
-cat > asked.$n
-[ -e out.$n ] || {{ echo "call $n was not expected" >&2; exit 9; }}
-cat err.$n >&2; cat out.$n; exit $(cat code.$n)
-"""
-
-Play = Callable[..., "Program"]
-
-
-@dataclass
-class Program:
-    """A stand-in that answers its calls in order, and what it was asked."""
-
-    folder: Path
-
-    @property
-    def calls(self) -> int:
-        return int((self.folder / "count").read_text())
-
-    def words(self, call: int) -> list[str]:
-        return (self.folder / f"args.{call}").read_text().split("\0")[:-1]
-
-    def asked(self, call: int) -> str:
-        return (self.folder / f"asked.{call}").read_text()
-
-
-@pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Puts a program of this name on the path; each answer is stdout, or (stdout, code, stderr)."""
-    folder = tmp_path / "played"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-    def put(name: str, *answers: str | tuple[str, int, str]) -> Program:
-        for number, answer in enumerate(answers, 1):
-            out, code, err = (answer, 0, "") if isinstance(answer, str) else answer
-            (folder / f"out.{number}").write_text(out)
-            (folder / f"err.{number}").write_text(err)
-            (folder / f"code.{number}").write_text(str(code))
-        path = tmp_path / name
-        path.write_text(STAND_IN.format(folder=shlex.quote(str(folder))))
-        path.chmod(0o755)
-        return Program(folder)
-
-    return put
-
-
-def lines(*events: object) -> str:
-    return "".join(f"{json.dumps(event)}\n" for event in events)
-
-
-def claude(text: str, *, session: str = "s-1", tokens: int = 50_000, window: int = 200_000) -> str:
-    """What claude prints for a turn."""
-    message = {"model": "opus", "usage": {"input_tokens": tokens, "output_tokens": 0}}
-    return lines(
-        {"type": "assistant", "parent_tool_use_id": None, "message": message},
-        {
-            "type": "result",
-            "subtype": "success",
-            "is_error": False,
-            "result": text,
-            "session_id": session,
-            "modelUsage": {"opus": {"contextWindow": window}},
-        },
-    )
-
-
-def claude_failed(text: str) -> tuple[str, int, str]:
-    ended = {"type": "result", "subtype": "error_during_execution", "is_error": True}
-    return lines(ended | {"errors": [text], "session_id": "s-new"}), 1, ""
-
-
-def session_of(spec: str, **options: Any) -> Session:
-    return Session(find_command_line(spec), **({"time_limit": 10.0} | options))
 
 
 def measured(percent: float) -> ContextUsage:
@@ -106,10 +23,6 @@ def measured(percent: float) -> ContextUsage:
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """The events of the log, with their fields."""
     return [it.msg for it in caplog.records if isinstance(it.msg, dict)]
-
-
-CLAUDE = ["-p", "--output-format", "stream-json", "--verbose"]
-LOST = "No conversation found with session ID: s-1"
 
 
 async def test_the_first_call_is_fresh_and_later_ones_go_on_with_it(play: Play) -> None:
@@ -206,27 +119,14 @@ async def test_an_unknown_window_is_said_loudly_and_not_guessed(
     ]
 
 
-async def test_clear_begins_a_fresh_session_with_the_note_before_the_prompt(play: Play) -> None:
-    program = play("claude", claude("One."), ("", 1, "busy"), claude("Two."), claude("Three."))
+async def test_clear_begins_a_fresh_session(play: Play) -> None:
+    program = play("claude", claude("One."), claude("Two."))
     session = session_of("claude")
     await session.run("do one")
-    assert await session.reset("clear", "Next: the parser.") == "clear"
+    assert await session.reset("clear") == "clear"
     assert (session.id, session.usage) == (None, ContextUsage())
-    with pytest.raises(CommandFailedError):
-        await session.run("do two")
-    # A note that has not arrived is not lost.
     await session.run("do two")
-    await session.run("do three")
-    assert program.words(3) == CLAUDE
-    assert program.asked(2) == program.asked(3) == "Next: the parser.\n\ndo two"
-    assert program.asked(4) == "do three"
-
-
-COMPACTED = {
-    "type": "system",
-    "subtype": "compact_boundary",
-    "compact_metadata": {"trigger": "manual", "pre_tokens": 160_000, "post_tokens": 40_000},
-}
+    assert (program.words(2), program.asked(2)) == (CLAUDE, "do two")
 
 
 async def test_compact_is_the_programs_own_where_it_has_one(play: Play, tmp_path: Path) -> None:
@@ -234,29 +134,29 @@ async def test_compact_is_the_programs_own_where_it_has_one(play: Play, tmp_path
     program = play("claude", claude("One.", tokens=160_000), compacted, claude("Two."))
     session = session_of("claude")
     await session.run("do one", cwd=tmp_path)
-    assert await session.reset("compact", "Next: the parser.") == "compact"
+    assert await session.reset("compact") == "compact"
     assert session.usage == ContextUsage(source="estimated", percent=20.0)
     assert (program.words(2), program.asked(2)) == ([*CLAUDE, "--resume", "s-1"], "/compact")
     await session.run("do two")
     assert program.words(3) == [*CLAUDE, "--resume", "s-2"]
-    assert program.asked(3) == "Next: the parser.\n\ndo two"
+    assert program.asked(3) == "do two"
 
 
 @pytest.mark.parametrize(
     "answer",
     [claude("Not enough messages to compact."), claude_failed("overloaded"), ("", 1, LOST)],
 )
-async def test_a_compaction_that_failed_is_a_clear_with_the_note(
+async def test_a_compaction_that_failed_is_a_clear(
     play: Play, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = play("claude", claude("One."), answer, claude("Two."))
     session = session_of("claude")
     await session.run("do one")
-    assert await session.reset("compact", "Next: the parser.") == "clear"
+    assert await session.reset("compact") == "clear"
     assert [it["event"] for it in logged(caplog)] == ["session.not_compacted"]
     assert (session.id, session.usage) == (None, ContextUsage())
     await session.run("do two")
-    assert (program.words(3), program.asked(3)) == (CLAUDE, "Next: the parser.\n\ndo two")
+    assert (program.words(3), program.asked(3)) == (CLAUDE, "do two")
 
 
 async def test_nothing_is_asked_to_compact_where_no_session_is(play: Play) -> None:
@@ -265,17 +165,6 @@ async def test_nothing_is_asked_to_compact_where_no_session_is(play: Play) -> No
     assert await session.reset("compact") == "clear"
     await session.run("do one")
     assert program.calls == 1
-
-
-async def test_an_ended_session_is_forgotten_with_its_note(play: Play) -> None:
-    program = play("claude", claude("One."), claude("Two."))
-    session = session_of("claude")
-    await session.run("do one")
-    await session.reset("clear", "Next: the parser.")
-    await session.end()
-    assert session.id is None
-    await session.run("do two")
-    assert (program.words(2), program.asked(2)) == (CLAUDE, "do two")
 
 
 CODEX = lines(
@@ -310,7 +199,7 @@ async def test_codex_that_lost_its_session_begins_another(play: Play) -> None:
     for _ in range(2):
         assert (await session.run("x")).text == "Done."
     assert program.calls == 3
-    assert await session.reset("compact", "note") == "clear"
+    assert await session.reset("compact") == "clear"
     with pytest.raises(CommandFailedError, match="codex ended with exit code 1: disconnected"):
         await session.run("x")
 
@@ -401,19 +290,6 @@ async def test_calls_wait_for_each_other(play: Play) -> None:
         tasks.start_soon(session.run, "x")
         tasks.start_soon(session.run, "x")
     assert program.words(2) == [*CLAUDE, "--resume", "s-1"]
-
-
-async def test_an_agent_gives_all_its_handoffs_to_one_session(play: Play, open_bus: Any) -> None:
-    program = play("claude", claude("One."), ("", 1, LOST), claude("Two.", session="s-2"))
-    agent = session_agent("builder", session_of("claude"))
-    assert agent.card.runtime == "claude"
-    async with open_bus(agent) as bus:
-        for expected in ("One.", "Two."):
-            sent = await bus.send("builder", f"say {expected}")
-            result = await sent.result()
-            assert (result.status, result.summary) == ("PASS", expected)
-    assert program.calls == 3
-    assert "say Two." in program.asked(3)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import enum
 import shlex
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,10 @@ from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.command_lines import CommandLineError
 from batonbus.run.agent import Agent
 from batonbus.run.bus import serve
-from batonbus.run.command import command_agent, session_agent
+from batonbus.run.command import command_agent
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.session import Session, find_command_line
+from batonbus.run.session_agent import session_agent
 
 
 class TextFormName(enum.Enum):
@@ -195,12 +197,15 @@ def choose(
                     "a session works on one handoff at a time: start more agents"
                 )
             session = find_session(runtime, options.time_limit, options.variables)
+            check_program("--runtime", session.name)
             return partial(session_agent, role, session, **options.of_the_agent())
         case None, str(), str(), None:
+            words = split_command(command)
+            check_program("--command", words[0])
             return partial(
                 command_agent,
                 role,
-                split_command(command),
+                words,
                 slots=options.slots or 1,
                 time_limit=options.time_limit or 3600.0,
                 variables=tuple(options.variables or ()),
@@ -241,3 +246,12 @@ def split_command(text: str) -> list[str]:
     if not words:
         raise typer.BadParameter("--command is empty")
     return words
+
+
+def check_program(option: str, name: str) -> None:
+    """Raises BadParameter where there is no such program: each handoff would fail by it."""
+    if shutil.which(name) is None:
+        raise typer.BadParameter(
+            f"{option}: there is no program {name!r} on the PATH, or it may not be run: install "
+            "it, or give its path"
+        )

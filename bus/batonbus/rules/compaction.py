@@ -57,11 +57,13 @@ class ResetRequest(Struct, frozen=True, kw_only=True):
 
 class ResetDone(Struct, frozen=True, kw_only=True):
     """What it answers: the `handoff`, with the files that are `changed` and not committed; then the
-    `usage` after the reset, and its `capabilities` where these are others now."""
+    `usage` after the reset, the `verb` where another was done than asked for (what cannot be
+    compacted begins afresh), and its `capabilities` where these are others now."""
 
     handoff: CompactionHandoff | None = None
     changed_files: tuple[str, ...] = ()
     usage: ContextUsage = ContextUsage()
+    verb: Verb | None = None
     capabilities: tuple[str, ...] | None = None
 
 

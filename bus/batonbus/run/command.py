@@ -1,4 +1,4 @@
-"""Any program as an agent: the assignment on stdin, the result on stdout; or one with a session."""
+"""Any program as an agent: the assignment on stdin, the result on stdout."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,6 @@ import msgspec
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
 from batonbus.run.program import STDERR_SHOWN, CommandFailedError, run_program
-from batonbus.run.session import Session
 from batonbus_schemas import InvalidMessageError, TaskResult, TextForm, decode
 from batonbus_schemas.xml import read_result
 
@@ -40,26 +39,6 @@ def command_agent(
 
     async def run(body: object, ctx: Context) -> TaskResult:
         return await run_command(command, ctx, time_limit=time_limit, variables=variables)
-
-    agent.set_handler(run, BODY_TYPES)
-    return agent
-
-
-def session_agent(
-    role: str,
-    session: Session,
-    *,
-    id: str | None = None,
-    capabilities: tuple[str, ...] = (),
-    text_form: TextForm = "markdown",
-) -> Agent:
-    """An agent that hands every handoff to one session of a program that knows its own, one after
-    the other. Its answer is read as that of `command_agent`; an error is a failed attempt."""
-    agent = Agent(role, id=id, capabilities=capabilities, runtime=session.name, text_form=text_form)
-
-    async def run(body: object, ctx: Context) -> TaskResult:
-        answer = await session.run(ctx.text, extra=describe(ctx))
-        return read_output(answer.text, session.name)
 
     agent.set_handler(run, BODY_TYPES)
     return agent

@@ -253,8 +253,7 @@ class Compactor:
             await self._books.write(checkpoint, last, evidence)
             journal = await self._store(replace(journal, step="checkpoint", checkpoint=checkpoint))
         if journal.step == "checkpoint":
-            usage = await self._ask_reset(journal)
-            journal = await self._store(replace(journal, step="reset", usage_after=usage))
+            journal = await self._store(await self._with_reset(journal))
         await self._open(journal)
 
     def _begun(self, verb: Verb, reason: str, about: Envelope | None) -> ResetJournal:
@@ -338,13 +337,15 @@ class Compactor:
             handoff=handoff,
         )
 
-    async def _ask_reset(self, journal: ResetJournal) -> ContextUsage:
+    async def _with_reset(self, journal: ResetJournal) -> ResetJournal:
+        """With the reset done, and the usage after it."""
         if self._agent.reset is None:
-            return ContextUsage()
+            return replace(journal, step="reset", usage_after=ContextUsage())
         done = await self._ask("reset", journal)
         if done.capabilities is not None:
             self._agent.card = replace(self._agent.card, capabilities=done.capabilities)
-        return done.usage
+        verb = done.verb or journal.verb
+        return replace(journal, step="reset", usage_after=done.usage, verb=verb)
 
     async def _ask(
         self, step: str, journal: ResetJournal, missing: tuple[str, ...] = ()

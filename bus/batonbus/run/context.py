@@ -12,7 +12,15 @@ from batonbus.run.assignment import Assignment
 from batonbus.run.client import Client
 from batonbus.run.gate import Gate
 from batonbus.run.sent import Sent
-from batonbus_schemas import Body, ContextUsage, Delivery, Envelope, Question, WindowEntry
+from batonbus_schemas import (
+    Body,
+    Checkpoint,
+    ContextUsage,
+    Delivery,
+    Envelope,
+    Question,
+    WindowEntry,
+)
 from batonbus_schemas.bodies import as_body
 
 Compact = Callable[[], Awaitable[None]]
@@ -62,11 +70,17 @@ class Context:
         """The moment after which nobody waits for this any more."""
         return self.envelope.deadline
 
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The last Checkpoint of this agent; None where it has none. A session that begins afresh
+        goes on from its next step (seed 004)."""
+        return self._gate.checkpoint
+
     async def usage(
         self,
         percent: float | None = None,
         *,
-        source: Literal["measured", "estimated"] = "measured",
+        source: Literal["measured", "estimated", "unknown"] = "measured",
         compression_required: bool = False,
     ) -> Level:
         """How full this agent's context is: report the percent of the model's tokens in use (0 to
@@ -77,12 +91,15 @@ class Context:
         `compression_required` says that the session must be compacted whatever the percent is: this
         agent is given nothing new until it was, by `compact` or when nothing runs.
 
+        `source` "unknown" says that nobody knows it any more, as of a session that began afresh.
         A report is in the registry when this returns. Raises ValueError for another percent.
         """
         if percent is not None and not 0 <= percent <= 100:
             raise ValueError(f"context usage is 0 to 100 percent, not {percent!r}")
         if compression_required:
             await self._gate.require("marked by its handler")
+        if source == "unknown":
+            return await self._gate.report(ContextUsage())
         if percent is None:
             return self._gate.level
         return await self._gate.report(ContextUsage(source=source, percent=float(percent)))

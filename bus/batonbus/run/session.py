@@ -3,8 +3,7 @@
     session = Session(find_command_line("claude --model opus"), variables=["ANTHROPIC_API_KEY"])
     answer = await session.run(text)      # a fresh session; later calls go on with it
     answer.text, answer.usage             # usage: measured, estimated, or unknown; never guessed
-    await session.reset("compact", note)  # -> what was done: "compact", or "clear" as the way out
-    await session.end()                   # the next call begins a fresh one
+    await session.reset("compact")        # -> what was done: "compact", or "clear" as the way out
 
 Whatever goes wrong, the next call begins fresh: a session that failed, ran out of time or was
 cancelled in the middle is not gone on with, and one that its program does not know any more is
@@ -16,7 +15,6 @@ a process that is started again begins fresh, too.
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 from uuid import uuid4
 
 import anyio
@@ -32,6 +30,7 @@ from batonbus.rules.command_lines import (
     fill,
     parse_command_line,
 )
+from batonbus.rules.compaction import Verb
 from batonbus.rules.transcripts import Reading, read_transcript, usage_of
 from batonbus.run.program import (
     STDERR_SHOWN,
@@ -41,8 +40,6 @@ from batonbus.run.program import (
     run_program,
 )
 from batonbus_schemas import ContextUsage
-
-Verb = Literal["compact", "clear"]
 
 OUTPUT_LIMIT = 64_000_000
 """Bytes that a session may print in one call: every step stands in it, with what it read."""
@@ -78,7 +75,6 @@ class Session:
         self._line = line
         self._time_limit = time_limit
         self._variables = tuple(variables)
-        self._note = ""
         self._cwd: Path | None = None
         self._windows: dict[str, int] = {}
         self._lock = anyio.Lock()
@@ -90,27 +86,24 @@ class Session:
         variables. Raises CommandFailedError for an error or no answer, ProgramError for a program
         that cannot be run to its end."""
         async with self._lock:
-            prompt = f"{self._note}\n\n{text}" if self._note else text
             session, self._cwd = self._leave(), cwd
             try:
-                reading = await self._call(prompt, session, extra)
+                reading = await self._call(text, session, extra)
             except _SessionLostError as error:
                 log.warning("session.lost", runtime=self.name, session=session, error=str(error))
                 reading = None
-            reading = reading or await self._call(prompt, None, extra)
+            reading = reading or await self._call(text, None, extra)
             if reading.answer is None:
                 raise CommandFailedError(f"{self.name} ended with exit code 0 and gave no answer")
-            self._note = ""
             self._resume_with(reading)
             self.usage = self._measured(reading)
             return Answer(text=reading.answer, usage=self.usage)
 
-    async def reset(self, verb: Verb, note: str = "") -> Verb:
+    async def reset(self, verb: Verb) -> Verb:
         """Compact the session, or clear it: the next call begins fresh. What was done is returned:
-        where the program cannot compact, or fails to, the session is cleared. `note` (such as the
-        checkpoint's text) stands before the next prompt in either case."""
+        where the program cannot compact, or fails to, the session is cleared."""
         async with self._lock:
-            session, self._note = self._leave(), note
+            session = self._leave()
             if verb == "clear" or session is None or not self._line.compact:
                 return "clear"
             try:
@@ -125,12 +118,6 @@ class Session:
             window = min(self._windows.values(), default=None)
             self.usage = usage_of(reading.tokens_after, window, is_estimate=True)
             return "compact"
-
-    async def end(self) -> None:
-        """Leave the session, and forget the note."""
-        async with self._lock:
-            self._leave()
-            self._note = ""
 
     def _leave(self) -> str | None:
         """The session to go on with, which is gone until a call has ended well."""
