@@ -4,11 +4,10 @@ What a dispatch carries in its ref-cache is used, and its file not opened; a kno
 not carry is read from the references folder (seed 002, section 6).
 """
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from batonbus_agents.works.folder import write_whole
+from batonbus import lay_out_contents
 from batonbus_schemas import Dispatch
 from batonbus_schemas.xml import resolve_ref
 
@@ -24,10 +23,7 @@ KNOWN = (
 def lay_out_references(body: Dispatch, folder: Path) -> str:
     """Write the references of a dispatch below `folder`, each once by its content; returns what a
     runtime is told of them, blank where there are none."""
-    lines = [f"- {key}: {_write(key, text, folder)}" for key, text in _contents(body)]
-    if not lines:
-        return ""
-    return "\n".join(["", "## References, to be read where they lie", "", *lines, ""])
+    return lay_out_contents(dict(_contents(body)), folder)
 
 
 def _contents(body: Dispatch) -> Iterator[tuple[str, str]]:
@@ -40,13 +36,3 @@ def _contents(body: Dispatch) -> Iterator[tuple[str, str]]:
 
 def _read(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
-
-
-def _write(key: str, text: str, folder: Path) -> Path:
-    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
-    name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in key)[:64]
-    path = folder / f"{name}-{digest}.md"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode(errors="replace").decode())
-    return path

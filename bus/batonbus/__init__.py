@@ -28,6 +28,7 @@ from batonbus.rules.errors import (
 from batonbus.rules.settings import Settings
 from batonbus.run.agent import Agent
 from batonbus.run.bus import Bus
+from batonbus.run.contents import lay_out_contents
 from batonbus.run.context import Context
 from batonbus.run.copies import copied_passages
 from batonbus.run.program import CommandFailedError, Ended, ProgramError, run_program
@@ -71,5 +72,6 @@ __all__ = [
     "copied_passages",
     "find_command_line",
     "gather",
+    "lay_out_contents",
     "run_program",
 ]

@@ -13,7 +13,7 @@ import pytest
 
 from batonbus.run.command import CommandFailedError, command_agent, read_output
 from batonbus.run.program import OUTPUT_LIMIT, ProgramError, run_program
-from batonbus_schemas import Receipt, TaskResult, decode, encode
+from batonbus_schemas import Dispatch, Receipt, TaskResult, decode, encode
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +64,27 @@ async def test_a_command_gets_the_assignment_and_its_output_is_the_result(open_b
     assert result.status == "PASS"
     assert result.context_handoff is not None
     assert result.context_handoff.what == "w TASK-07 1\n1"
+
+
+async def test_a_command_finds_the_contents_of_its_ref_cache_at_the_paths_that_it_is_told(
+    open_bus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    guide = "# The guide\n" + "x" * 2_000
+    body = Dispatch(brief="Read.", ref_cache={"guide": guide, "../up": "short"})
+    script = "grep '^- .*: /' | sed 's/^.*: //' | while read -r path; do cat \"$path\"; echo; done"
+    async with open_bus(command_agent("reader", shell(script))) as bus:
+        read = [(await (await bus.send("reader", body)).result()).summary for _ in range(2)]
+        xml = command_agent("xml-reader", shell("grep -c xxxx"), text_form="xml")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bus.run, xml)
+            assert (await (await bus.send("xml-reader", body)).result()).summary == "1"
+            tasks.cancel_scope.cancel()
+    written = [it for it in (tmp_path / ".batonbus").rglob("*.md") if it.is_file()]
+    assert sorted(it.read_text() for it in written) == sorted([guide, "short"])
+    assert (tmp_path / ".batonbus/.gitignore").read_text() == "*\n"
+    assert read[0] == read[1]
+    assert read[0].startswith("# The guide")
 
 
 async def test_a_command_may_print_a_result_of_its_own(open_bus: Any) -> None:

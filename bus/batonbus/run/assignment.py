@@ -13,6 +13,7 @@ from batonbus.rules.budget import (
 )
 from batonbus.rules.errors import BatonbusError, Refuse
 from batonbus.rules.policy import Budget, Policy
+from batonbus.run.contents import hide_from_git
 from batonbus_schemas import AgentCard, Delivery, TextForm, TextSize, render
 
 
@@ -26,7 +27,7 @@ class Assignment:
 
     def __init__(self, delivery: Delivery, form: TextForm, fitted: Fitted | None) -> None:
         self._delivery = delivery
-        self._form: TextForm = form
+        self.form: TextForm = form
         self._fitted = fitted
 
     @cached_property
@@ -34,7 +35,7 @@ class Assignment:
         """What a command is given, and a person can read."""
         if self._fitted is not None:
             return self._fitted.text
-        return render(self._delivery.envelope, self._delivery.window, self._form)
+        return render(self._delivery.envelope, self._delivery.window, self.form)
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -49,9 +50,7 @@ class Assignment:
                 path = folder / reference.path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(reference.text, encoding="utf-8")
-                ignore = folder / Path(reference.path).parts[0] / ".gitignore"
-                if not ignore.exists():
-                    ignore.write_text("*\n")
+                hide_from_git(folder / Path(reference.path).parts[0])
         except OSError as error:
             raise ReferencesNotWrittenError(
                 f"{len(self.references)} texts that the assignment refers to cannot be written "

@@ -51,7 +51,11 @@ async def run_command(
     where the reported usage is at emergency."""
     ctx.check_command()
     ended = await run_program(
-        command, text=ctx.text, time_limit=time_limit, variables=variables, extra=describe(ctx)
+        command,
+        text=ctx.text_for_program(),
+        time_limit=time_limit,
+        variables=variables,
+        extra=describe(ctx),
     )
     if ended.code != 0:
         said = ended.stderr.strip()[-STDERR_SHOWN:]

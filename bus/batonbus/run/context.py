@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from batonbus.logs import Log, log
+from batonbus.rules.budget import REFERENCES
 from batonbus.rules.chain import keyed_id
 from batonbus.rules.gate import Level
 from batonbus.run.assignment import Assignment
 from batonbus.run.client import Client
+from batonbus.run.contents import hide_from_git, lay_out_contents
 from batonbus.run.gate import Gate
 from batonbus.run.sent import Sent
 from batonbus_schemas import (
@@ -17,8 +19,10 @@ from batonbus_schemas import (
     Checkpoint,
     ContextUsage,
     Delivery,
+    Dispatch,
     Envelope,
     Question,
+    TaskResult,
     WindowEntry,
 )
 from batonbus_schemas.bodies import as_body
@@ -64,6 +68,18 @@ class Context:
         """Write what was taken out of the text below another folder, for a program that is started
         there. Raises ReferencesNotWrittenError."""
         self._assignment.lay_out(folder)
+
+    def text_for_program(self) -> str:
+        """`text` for a program, which has no body to look into: with the paths of its ref-cache's
+        contents, written below the folder in which the agent was started. XML holds the contents
+        itself. Raises OSError."""
+        body = self.envelope.body
+        if self._assignment.form == "xml" or not isinstance(body, Dispatch | TaskResult):
+            return self.text
+        told = lay_out_contents(body.ref_cache, Path.cwd() / REFERENCES)
+        if told:
+            hide_from_git(Path.cwd() / Path(REFERENCES).parts[0])
+        return f"{self.text}\n{told}" if told else self.text
 
     @property
     def deadline(self) -> datetime | None:

@@ -70,13 +70,13 @@ class Sitting:
     def _prompt(self, ctx: Context) -> str:
         """Behind a reset, and where a session begins, after what the last Checkpoint says of the
         same work (seed 004: the next session starts from its next step)."""
-        checkpoint = ctx.checkpoint
+        text, checkpoint = ctx.text_for_program(), ctx.checkpoint
         begins = self._was_reset or self._session.id is None
         if not begins or checkpoint is None or checkpoint.handoff is None:
-            return ctx.text
+            return text
         if checkpoint.work != ctx.envelope.work or checkpoint.work == ADHOC:
-            return ctx.text
-        return f"{write_compaction(checkpoint.handoff)}\n\n{ctx.text}"
+            return text
+        return f"{write_compaction(checkpoint.handoff)}\n\n{text}"
 
     async def reset(self, request: ResetRequest) -> ResetDone:
         """Write the ten fields, or compact or clear the session."""
