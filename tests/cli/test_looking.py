@@ -14,6 +14,7 @@ import anyio
 import pytest
 from typer.testing import Result
 
+from batonbus.cli.fleet import describe_usage
 from batonbus.cli.history import as_data, describe_step
 from batonbus.rules.chain import OPERATOR, WINDOW_MANAGER, Event, child_id
 from batonbus.run.core import open_core, open_operator
@@ -22,6 +23,7 @@ from batonbus.wire.ledger import Draft, Stored
 from batonbus.wire.reader import read_to_head
 from batonbus.wire.server import embedded_server
 from batonbus.wire.subjects import Subject, probe_subject
+from batonbus_schemas import ContextUsage
 
 AGENTS = """
 from batonbus import Agent, Context
@@ -308,6 +310,18 @@ def test_a_closed_agent_is_named_with_its_reason_and_the_way_out(
     assert (doctor.returncode, agents["status"]) == (0, "warn")
     assert f"{stuck['card']['id']} is closed: {why}" in agents["detail"]
     assert agents["advice"] == stuck["advice"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "shown"),
+    [
+        (ContextUsage(), "unknown"),
+        (ContextUsage(source="measured", percent=58.5), "58.5 %"),
+        (ContextUsage(source="estimated", percent=18.0), "about 18 %"),
+    ],
+)
+def test_the_fleet_says_how_full_a_context_is(usage: ContextUsage, shown: str) -> None:
+    assert describe_usage(usage) == shown
 
 
 def test_a_fleet_without_a_ledger_is_said_to_have_none(invoke: Callable[..., Result]) -> None:

@@ -12,7 +12,7 @@ from batonbus.cli.running import run, start_logs
 from batonbus.rules.gate import way_out
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
-from batonbus_schemas import AgentCard, Presence
+from batonbus_schemas import AgentCard, ContextUsage, Presence
 
 app = new_app()
 
@@ -46,7 +46,7 @@ def fleet(
 async def _list(output: Output, url: str | None, fleet: str) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
         agents = [await _look_at(core, it) for it in await core.registry.list()]
-    table = new_table("agent", "role", "state", "slots", "can", "works on")
+    table = new_table("agent", "role", "state", "slots", "context", "can", "works on")
     for agent in agents:
         card = agent.card
         table.add_row(
@@ -54,6 +54,7 @@ async def _list(output: Output, url: str | None, fleet: str) -> int:
             card.role,
             agent.state,
             f"{len(agent.working)} of {card.slots}",
+            describe_usage(card.context_usage),
             clean(", ".join(card.capabilities)),
             " ".join(map(short, agent.working)),
         )
@@ -84,6 +85,14 @@ async def _look_at(core: Core, presence: Presence) -> LiveAgent:
 def _tell_closed(agent: LiveAgent) -> str:
     why = clean(f"{agent.card.id} is closed: {agent.closed}")
     return f"\n{why}\n  what to do: {agent.advice}"
+
+
+def describe_usage(usage: ContextUsage) -> str:
+    """How full an agent's context is; an estimate is one, and nobody's word is unknown."""
+    if usage.source == "unknown" or usage.percent is None:
+        return "unknown"
+    about = "about " if usage.source == "estimated" else ""
+    return f"{about}{usage.percent:g} %"
 
 
 def describe_state(presence: Presence) -> str:
