@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Entry] = {
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "inbox": Entry("batonbus.cli.inbox", "List what waits for a person of a role."),
     "answer": Entry("batonbus.cli.answering", "Answer a question, as a person."),
+    "cancel": Entry("batonbus.cli.cancelling", "End one handoff, and the work on it."),
     "dead": Entry("batonbus.cli.dead", "Dead letters: look at them, try them again, purge them."),
     "retention": Entry("batonbus.cli.retention", "Export and purge what is over long ago."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
