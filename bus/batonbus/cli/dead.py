@@ -105,7 +105,7 @@ async def _list(output: Output, url: str | None, fleet: str, work: str | None) -
 
 
 def summarize(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter for programs, without its content."""
+    """A dead letter for programs, without its content: an item of the list, the head of `show`."""
     chain, envelope = letter.history.chain, letter.envelope
     return {
         "handoff_id": chain.id,
@@ -114,10 +114,11 @@ def summarize(letter: DeadLetter) -> dict[str, Any]:
         "from": envelope.sender if envelope else chain.sender,
         "to": envelope.to if envelope else chain.addressee,
         "at": datetime.fromtimestamp(letter.at, UTC),
-        "attempts": len(letter.attempts),
+        "attempts": letter.attempts,
         "reason": letter.reason,
         "error": letter.error,
         "retry": letter.retry,
+        "trace_id": letter.trace_id or None,
     }
 
 
@@ -150,8 +151,6 @@ async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     output.show(*_describe(letter))
     began = letter.history.steps[0].stored.event.at
     details = {
-        "attempts": letter.attempts,
-        "trace_id": letter.trace_id or None,
         "envelope": letter.envelope,
         "events": as_data(letter.history, began)["events"],
     }
