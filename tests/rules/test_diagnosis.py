@@ -96,6 +96,11 @@ def stored(*, used: int = 10**9, limit: int | None = None, age: float = 10 * DAY
         (stored(limit=10**9 + 10**7, age=1e9), "fail", "99% is used"),
         (stored(used=10**4, limit=10**9, age=60.0), "ok", "growth not known yet (less than an"),
         (stored(used=0, limit=0, age=0.0), "fail", "leaves 0 bytes: 100% is used"),
+        (
+            Storage(bytes=5, events=1, age=DAY, rooms=(Room(by="the disk", used=5, limit=10),)),
+            "warn",
+            "5 bytes in 1 event, 5 bytes more a day; the disk leaves 5 bytes for 1 day",
+        ),
         (None, "warn", "no ledger"),
     ],
 )

@@ -38,6 +38,7 @@ from batonbus.run.dead_letters import DeadLetter, list_dead, make_retry, read_de
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.retention import read_relatives
 from batonbus_schemas import InvalidMessageError, encode
+from batonbus_schemas.counts import counted
 
 app = new_app(no_args_is_help=True)
 
@@ -308,7 +309,9 @@ async def _purge(
             output.show(f"{handoff_id} stays: {reason}")
         declined = bool(going) and not (yes or await _confirm(output, len(going), to))
         removed = await remove(core, [] if declined else going, to)
-    output.show(f"purged: {removed.handoffs} ({removed.events} events); stay: {len(kept)}")
+    output.show(
+        f"purged: {removed.handoffs} ({counted(removed.events, 'event')}); stay: {len(kept)}"
+    )
     if removed.file is not None:
         output.show(f"They are in {removed.file}.")
     output.emit(

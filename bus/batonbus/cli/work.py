@@ -32,6 +32,7 @@ from batonbus_agents.templates import new_work
 from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
+from batonbus_schemas.counts import counted
 
 T = TypeVar("T")
 
@@ -246,7 +247,7 @@ def cancel(
         address = _address(workshop, url) or find_url(workshop.repository.path)
         async with open_operator(address, fleet=fleet or find_fleet()) as core:
             count = await cancel_work(core, work, reason)
-        output.show(f"{work}: {count} open handoffs cancelled")
+        output.show(f"{work}: {counted(count, 'open handoff')} cancelled")
         output.emit({"work": work, "cancelled": count})
         return 0
 

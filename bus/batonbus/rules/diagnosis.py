@@ -8,6 +8,7 @@ from msgspec import Struct
 from batonbus.rules.gate import stays_closed, way_out
 from batonbus.rules.storage import Storage, amount
 from batonbus_schemas import MESSAGE_LIMIT, Presence
+from batonbus_schemas.counts import counted
 
 HEADERS_LIMIT = 8_192
 """Bytes that are kept free for the headers of an event."""
@@ -195,7 +196,7 @@ def _clock(facts: Facts) -> Finding:
 
 def _window_manager(facts: Facts) -> Finding:
     if facts.pulls:
-        return _ok("window manager", f"listening ({facts.pulls} pulls wait)")
+        return _ok("window manager", f"listening ({counted(facts.pulls, 'pull')} waiting)")
     return _fail(
         "window manager",
         "no pull waits: none is running, so nothing is delivered",
@@ -250,7 +251,7 @@ def _storage(facts: Facts) -> Finding:
     if storage is None:
         return _warn("storage", "there is no ledger to measure", "start the bus: `batonbus up`")
     room, growth, days = storage.tightest, storage.growth, storage.days_left
-    detail = f"{amount(storage.bytes)} in {storage.events:,} events, "
+    detail = f"{amount(storage.bytes)} in {counted(storage.events, 'event')}, "
     if growth is None:
         detail += "growth not known yet (less than an hour of data)"
     else:
@@ -258,7 +259,7 @@ def _storage(facts: Facts) -> Finding:
     if room is None:
         return _ok("storage", f"{detail}; no limit is known here")
     detail += f"; {room.by} leaves {amount(room.left)}"
-    detail += f" for {days:,.0f} days" if days is not None else ""
+    detail += f" for {counted(round(days), 'day')}" if days is not None else ""
     advice = "let go of what is over: `batonbus retention run`, or give the server more room"
     if room.filled > FULL or (days is not None and days < 1):
         return _fail("storage", f"{detail}: {room.filled:.0%} is used", advice)
