@@ -3,17 +3,21 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from typer.testing import CliRunner
 
-from batonbus.cli import app
-from batonbus.cli.commands import COMMANDS
+from batonbus.cli.commands import COMMANDS, app
 from batonbus.cli.output import clean, one_line
 from batonbus.cli.running import known_errors
 from batonbus.rules.errors import NoAnswerError
+
+BATONBUS = (sys.executable, "-P", "-m", "batonbus")
+SCRIPT = (str(Path(sys.executable).with_name("batonbus")),)
+"""The program as `pip` installs it."""
 
 
 def test_the_overview_names_every_command() -> None:
@@ -49,6 +53,29 @@ def test_a_command_imports_no_other_command() -> None:
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     imported = set(answer.stdout.split())
     assert not imported & {entry.module for entry in COMMANDS.values()} - {"batonbus.cli.agents"}
+
+
+def test_the_command_line_imports_no_bus_before_it_is_needed() -> None:
+    code = "import sys, batonbus.cli; print('nats' in sys.modules, 'batonbus.run' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("program", [BATONBUS, SCRIPT])
+@pytest.mark.parametrize("imported", ["typer", "structlog"])
+def test_ctrl_c_during_the_imports_ends_without_a_word(
+    program: tuple[str, ...], imported: str, tmp_path: Path
+) -> None:
+    code = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(20)"
+    (tmp_path / f"{imported}.py").write_text(code)
+    answer = subprocess.run(
+        [*program, "doctor"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
 
 
 def test_tracing_costs_nothing_where_nobody_asked_for_it() -> None:

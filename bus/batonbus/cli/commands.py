@@ -93,8 +93,3 @@ def batonbus(
     Exit codes: 0 done or accepted, 1 error, 2 usage, 3 held, 4 refused,
     5 overdue, 6 failed, 7 halted.
     """
-
-
-def main() -> None:
-    """The entry point of the `batonbus` program."""
-    app()

@@ -10,9 +10,10 @@ from typing import Annotated, TypeVar
 import anyio
 import typer
 
+from batonbus.cli import INTERRUPTED
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line
-from batonbus.cli.running import INTERRUPTED, run, run_until_signal, start_logs
+from batonbus.cli.running import run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.cli.work_options import OnDone, Repo, Runtimes, Variables, role_named, runtime_specs
 from batonbus.rules.errors import Bounced
