@@ -48,6 +48,43 @@ def test_a_wrong_call_is_exit_code_2_and_says_so_on_stderr(arguments: list[str])
     assert answer.stderr
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_call_that_asked_for_json_gets_one_object(name: str, last_json: Any) -> None:
+    answer = CliRunner().invoke(app, [name, "--json", "--no-such-option"])
+    assert (answer.exit_code, len(answer.stdout.splitlines())) == (2, 1)
+    assert last_json(answer.stdout) == {"error": "No such option: --no-such-option"} or (
+        # Groups, and commands that run for ever, have no --json.
+        last_json(answer.stdout) == {"error": "No such option: --json"}
+    )
+    assert answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sned", "--json"], "No such command 'sned'"),
+        (["--nope", "send", "--json"], "No such option: --nope"),
+        (["send", "--json"], "Missing argument 'FILE|TEXT'"),
+        (["send", "--json", "--wait", "--timeout", "0", "x"], "Invalid value for '--timeout'"),
+        (["show", "--json", "zzzz"], "'zzzz' is no id of a handoff"),
+        (["dead", "purge", "--json"], "name dead letters, or say --all"),
+        (["dead", "list", "--json", "--log-level", "loud"], "'loud' is not one of"),
+    ],
+)
+def test_the_object_says_what_is_wrong_with_the_call(
+    arguments: list[str], said: str, last_json: Any
+) -> None:
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exit_code == 2
+    assert said in last_json(answer.stdout)["error"]
+    assert answer.stderr
+
+
+def test_a_text_is_no_wish_for_json() -> None:
+    answer = CliRunner().invoke(app, ["send", "--to", "x", "--timeout", "3", "--", "--json"])
+    assert (answer.exit_code, answer.stdout) == (2, "")
+
+
 def test_a_command_imports_no_other_command() -> None:
     code = "import sys, batonbus.cli.agents; print(*(it for it in sys.modules if '.cli.' in it))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
