@@ -143,3 +143,14 @@ def test_no_text_makes_it_fail_and_masking_twice_is_masking_once(text: str) -> N
     assert mask(once) == once
     spans = [(it.start, it.end) for it in find_banned(text)]
     assert spans == sorted(spans)
+
+
+@given(st.text(max_size=40))
+def test_nothing_before_a_secret_hides_it(before: str) -> None:
+    assert "hunter2-Prod9" not in mask(f"{before}\npassword=hunter2-Prod9 İ")
+
+
+@pytest.mark.parametrize("letters", ["İ", "İİİİİİİİİİ", "ẞ", "Σ"])
+def test_a_letter_that_grows_in_small_letters_moves_nothing(letters: str) -> None:
+    text = f"{letters}stanbul: deploy with password=hunter2secret9."
+    assert mask(text) == f"{letters}stanbul: deploy with password=[masked: named secret]."

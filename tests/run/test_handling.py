@@ -5,12 +5,26 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from gate_bench import until
 
 from batonbus import Agent, Context, Refuse, TryAgain
 from batonbus.rules.chain import RECEIPT_KEEPER
 from batonbus.rules.errors import leaves
+from batonbus.run.bus import DEFAULT_FLEET
+from batonbus.run.core import open_operator
 from batonbus.run.handling import ERROR_LIMIT, clip, describe
-from batonbus_schemas import Dispatch, HandoffV1, Receipt, TaskResult, Then, decode
+from batonbus.wire.topology import role_consumer
+from batonbus_schemas import (
+    Delivery,
+    Dispatch,
+    HandoffV1,
+    InvalidMessageError,
+    Receipt,
+    TaskResult,
+    Then,
+    Violation,
+    decode,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -231,3 +245,24 @@ def test_a_group_is_told_by_its_leaves() -> None:
 def test_clipped_text_is_short_and_can_be_encoded() -> None:
     assert clip("ä" * 5_000) == "ä" * ERROR_LIMIT
     assert clip("\udfff").encode() == b"?"
+
+
+async def test_a_delivery_that_cannot_be_read_is_left_to_others_until_it_is_over(
+    open_bus: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreadable(data: bytes, type: Any) -> Any:
+        if type is Delivery:
+            problem = Violation(path="$.envelope.body", problem="is of a new kind")
+            raise InvalidMessageError([problem])
+        return decode(data, type)
+
+    monkeypatch.setattr("batonbus.run.handling.decode", unreadable)
+    async with open_bus(raising()) as bus:
+        sent = await bus.send("shaky", "x")
+        await until(lambda: "delivery.unreadable" in caplog.text)
+        await sent.cancel("enough")
+        async with open_operator(bus.server.url, fleet=DEFAULT_FLEET) as core:
+            verb = f"CONSUMER.INFO.{core.ledger.stream}.{role_consumer('shaky')}"
+            while b'"num_ack_pending":0' not in await core.connection.api(verb):  # noqa: ASYNC110 - only the server knows
+                await anyio.sleep(0.05)
+    assert caplog.text.count("is of a new kind") < 5

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
+from gate_bench import until
 
-from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather
+from batonbus import Agent, Bus, Context, Refuse, Settings, TestBus, gather, testing
 from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.client import open_client
 from batonbus.run.core import open_core, open_operator
@@ -675,3 +676,35 @@ async def test_a_handoff_that_kills_its_agents_is_given_up(
     assert error.receipt.state == "dead"
     assert "changed hands 5 times" in error.receipt.reason
     assert [it.lease for it in events if it.kind == "accepted"] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_lease_is_kept_while_no_keeper_answers(
+    open_bus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, may_end, kept = anyio.CancelScope(), anyio.Event(), [0]
+    keep, in_progress = testing.run_receipt_keeper, Received.in_progress
+
+    async def run_receipt_keeper(*arguments: Any) -> None:
+        with keeping:
+            await keep(*arguments)
+
+    async def count(received: Received) -> None:
+        kept[0] += 1
+        await in_progress(received)
+
+    monkeypatch.setattr(testing, "run_receipt_keeper", run_receipt_keeper)
+    monkeypatch.setattr(Received, "in_progress", count)
+    agent = Agent("patient")
+
+    @agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        await may_end.wait()
+        return TaskResult.passed("done")
+
+    async with open_bus(agent) as bus:
+        sent = await bus.send("patient", "x")
+        await sent.receipt()
+        keeping.cancel()
+        before = kept[0]
+        await until(lambda: kept[0] >= before + 6)
+        may_end.set()

@@ -1,5 +1,7 @@
 """Publishing with an answer to each message: stored, lost, refused, too large, or not known."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,7 +11,7 @@ from batonbus.rules.errors import BusUnavailableError, MessageTooLargeError, NoA
 from batonbus.wire import server as server_module
 from batonbus.wire.connection import ApiError, connect
 from batonbus.wire.publisher import LostRaceError, Publisher, check_size
-from batonbus.wire.server import embedded_server
+from batonbus.wire.server import EmbeddedServer, embedded_server, free_port
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
@@ -220,3 +222,29 @@ async def test_publishing_under_back_pressure_can_be_cancelled(wire: Any) -> Non
             with anyio.move_on_after(0.05):
                 await flood()
     await wire.connection.api("INFO")
+
+
+async def test_nothing_is_kept_to_be_sent_while_the_connection_is_away(
+    tmp_path: Path, until: Any
+) -> None:
+    """Who tries again and again would send it as often when the server is back."""
+    server = EmbeddedServer(tmp_path, free_port())
+    await server.start()
+    async with (
+        connect(server.url, "asker") as connection,
+        Publisher(connection, timeout=0.2) as publisher,
+    ):
+        await ensure_topology(connection, "f")
+        await server.stop()
+        await until(lambda: not connection.client.is_connected)
+        for _ in range(2):
+            with pytest.raises(NoAnswerError, match=r"not back within 0\.2 s"):
+                await publisher.publish("f.x", b"x" * 1000, {})
+            with pytest.raises(NoAnswerError, match=r"not back within 0\.1 s"):
+                await connection.request("f.y", b"y" * 1000, timeout=0.1)
+        assert connection.client.pending_data_size < 1000
+        async with anyio.create_task_group() as tasks:
+            # Who asks while it is away is answered when it is back.
+            tasks.start_soon(partial(connection.api, "INFO", timeout=10))
+            await server.start()
+    await server.stop()

@@ -1,5 +1,6 @@
 """The embedded server: one for a store, started again when it dies, gone with its parent."""
 
+import errno
 import os
 import signal
 import socket
@@ -102,6 +103,29 @@ async def test_a_server_that_is_killed_is_started_again_with_all_that_it_stored(
             assert fragile_server.pid not in {0, pid}
             assert fragile_server.port == port
             assert await wire.ledger.last_sequence() == sequence
+
+
+@pytest.mark.faults
+async def test_a_server_that_dies_on_a_full_disk_is_back_when_there_is_room(
+    fragile_server: EmbeddedServer, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+
+    async def no_room(command: list[str], **_: Any) -> Any:
+        refused.append(command[0])
+        monkeypatch.setattr(server_module, "start_child", start_child)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def full(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    start_child = server_module.start_child
+    monkeypatch.setattr(server_module, "start_child", no_room)
+    # The configuration is there already: it needs no room.
+    monkeypatch.setattr(Path, "write_text", full)
+    os.kill(fragile_server.pid, signal.SIGKILL)
+    await until(lambda: fragile_server.restarts == 1, limit=10)
+    assert len(refused) == 1
 
 
 async def test_a_store_that_is_in_use_is_refused_with_the_process_that_uses_it(

@@ -15,7 +15,7 @@ from batonbus_agents.works.words import FILLERS, is_nothing
 
 NONE = "(none)"
 
-_ARROW = re.compile(r"[-─—–=]+>|[-─—–=]*[→▶►⟶➜]")
+_ARROW = re.compile(r"(?<![-─—–=])[-─—–=]*+(?:(?<=[-─—–=])>|[→▶►⟶➜])")
 _BACKWARD = re.compile(r"[<←◀◄⟵]")
 _REMARK = re.compile(r"[(\uff08][^()\uff08\uff09]*[)\uff09]")
 _AFTER_NAMES = re.compile(r"\s(?:—|–|-)\s|[:\uff1a]\s")

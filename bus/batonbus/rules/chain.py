@@ -42,7 +42,7 @@ ATTEMPT_LIMIT = 3
 """Attempts that one handoff may use (seed 000: two retries, three attempts in all)."""
 
 TAKEOVER_LIMIT = 5
-"""Times that a handoff may change hands without an answer."""
+"""Times that a handoff may change hands in all, whatever attempt it is."""
 
 LINE_LIMIT = 1_000
 """Handoffs of one line that are looked through for one of them."""

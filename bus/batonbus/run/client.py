@@ -96,8 +96,11 @@ class Client:
         return self.policies.now
 
     async def ask_policy(self) -> Policy:
-        """The policy that the keepers have now. Raises NoAnswerError, BusUnavailableError."""
-        return (await ask_hello(self.connection, self.fleet, None)).policy
+        """The policy that the keepers have now; their clock is read again with it. Raises
+        NoAnswerError, BusUnavailableError."""
+        welcome = await ask_hello(self.connection, self.fleet, None)
+        self.connection.set_clock(datetime.fromtimestamp(welcome.now, UTC))
+        return welcome.policy
 
     async def send(
         self,

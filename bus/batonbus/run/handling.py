@@ -39,6 +39,7 @@ from batonbus.wire.publisher import LostRaceError
 from batonbus_schemas import (
     Delivery,
     Envelope,
+    InvalidMessageError,
     Receipt,
     Settlement,
     TaskResult,
@@ -96,7 +97,11 @@ class Handling:
             log.warning("security.foreign_delivery", subject=received.subject)
             await received.ack()
             return None
-        delivery = decode(stored.payload, Delivery)
+        try:
+            delivery = decode(stored.payload, Delivery)
+        except InvalidMessageError as error:
+            await self._leave_unreadable(received, stored, error)
+            return None
         # A first delivery is the chain's tail; what a redelivery means, only the chain can say.
         known = received.deliveries == 1
         chain, owner_alive = _just_delivered(stored, delivery.envelope), None
@@ -124,6 +129,17 @@ class Handling:
                     )
             except LostRaceError:
                 known, tried = False, decision.lease
+
+    async def _leave_unreadable(
+        self, received: Received, stored: Stored, error: InvalidMessageError
+    ) -> None:
+        """A newer agent of the role may read it; where nobody can, the keeper gives it up."""
+        chain = (await self._client.ask(stored.subject.handoff_id)).chain
+        if chain.final or stored.event.sequence in chain.void:
+            await received.ack()
+            return
+        log.error("delivery.unreadable", subject=received.subject, error=str(error))
+        await received.nak(self._client.settings.ack_wait)
 
     def _own_lease(self, delivery: Delivery, stored: Stored, chain: Chain) -> Lease | None:
         """The lease that we wrote ourselves, and whose answer was lost."""

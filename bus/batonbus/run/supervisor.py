@@ -42,7 +42,14 @@ async def supervise(
     deaths = 0
     while True:
         started = time.monotonic()
-        process = await start_child(command, env=environment)
+        try:
+            process = await start_child(command, env=environment)
+        except OSError as error:
+            # A machine without room for a process may have some in a moment.
+            deaths += 1
+            log.error("process.not_started", name=name, error=str(error))
+            await anyio.sleep(restart_delay(deaths))
+            continue
         if pids is not None:
             pids[name] = process.pid
         log.info("process.started", name=name, pid=process.pid)

@@ -67,6 +67,7 @@ class Worker:
                 await self._session.load()
                 await tasks.start(self._stay_present)
                 tasks.start_soon(self._keep_leases)
+                tasks.start_soon(self._check_leases)
                 role_feed, own_feed = (
                     open_feed(connection, stream, role_consumer(name), window=card.slots)
                     for name in (card.role, card.id)
@@ -102,7 +103,8 @@ class Worker:
         with anyio.move_on_after(LEAVE_TIMEOUT, shield=True):
             try:
                 await self._client.registry.remove(self._client.actor)
-            except NoAnswerError as error:
+            except (NoAnswerError, BusUnavailableError) as error:
+                # What ended the connection is told by whoever waits for that.
                 log.warning("presence.not_removed", error=str(error))
         log.info("agent.stopped", agent=self._client.actor)
 
@@ -317,6 +319,11 @@ class Worker:
             await anyio.sleep(self._settings.ack_wait / 3)
             for received in list(self._in_hand):
                 await received.in_progress()
+
+    async def _check_leases(self) -> None:
+        """Beside keeping them, for a keeper may be away for long."""
+        while True:
+            await anyio.sleep(self._settings.ack_wait / 3)
             for running in list(self._running.values()):
                 # What told us may have been lost: a cancellation, a takeover while we stood still.
                 await self._check_lease(running)

@@ -54,6 +54,10 @@ _DENIED = re.compile(r'permissions violation for publish to "([^"]*)"')
 """As nats-py hands it on: in lower case."""
 
 
+LOOK_AGAIN = 1.0
+"""Seconds after which a connection that is away is looked at without a word of it."""
+
+
 class ApiError(BusUnavailableError):
     """JetStream answered a request with an error."""
 
@@ -104,6 +108,7 @@ class Connection:
         self.closed = anyio.Event()
         self.leaving = False
         self._connected_since: float | None = None
+        self._is_back = anyio.Event()
         self._when_lost: list[Callable[[], None]] = []
         self._when_denied: list[Callable[[str], None]] = []
         self._asking: list[tuple[str, anyio.CancelScope]] = []
@@ -149,6 +154,18 @@ class Connection:
     def connected(self) -> None:
         """Connected, maybe again: what was known of the others before is not known any more."""
         self._connected_since = time.monotonic()
+        self._is_back.set()
+
+    async def until_connected(self, timeout: float) -> None:
+        """Returns as soon as the connection stands, or is closed for good. Before anything is sent:
+        nats-py would keep it meanwhile, and who tries again would send it as often when it is back.
+        Raises NoAnswerError after `timeout` seconds."""
+        with anyio.move_on_after(timeout):
+            while not (self.client.is_connected or self.client.is_closed):
+                with anyio.move_on_after(LOOK_AGAIN):
+                    await self._is_back.wait()
+        if not (self.client.is_connected or self.client.is_closed):
+            raise NoAnswerError(f"the connection was lost, and not back within {timeout:g} s")
 
     def when_lost(self, call: Callable[[], None]) -> None:
         """Call this each time that the connection is lost: what was asked is not answered now."""
@@ -173,6 +190,7 @@ class Connection:
     def disconnected(self) -> None:
         """Away, until it is connected again."""
         self._connected_since = None
+        self._is_back = anyio.Event()
         for call in self._when_lost:
             call()
         for scope in self._until_lost:
@@ -214,6 +232,8 @@ class Connection:
         where nobody serves the subject or the connection is lost; DeniedError where the server does
         not let us ask there, and BusUnavailableError where a service says no or the connection is
         closed."""
+        if not self.client.is_connected:
+            await self.until_connected(timeout)
         try:
             with self._unless_denied(subject), self.until_lost(subject):
                 answer = await self.client.request(subject, payload, timeout=timeout)

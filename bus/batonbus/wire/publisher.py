@@ -98,6 +98,8 @@ class Publisher:
         """
         check_size(payload, headers, self._connection.client.max_payload)
         async with self._window:
+            if not self._connection.client.is_connected:
+                await self._connection.until_connected(self._timeout)
             number = str(next(self._numbers))
             loop = asyncio.get_running_loop()
             future: asyncio.Future[int] = loop.create_future()

@@ -81,11 +81,12 @@ class EmbeddedServer:
         if not is_port_free(self.port):
             raise BusUnavailableError(f"port {self.port} on 127.0.0.1 is in use: choose another")
         configuration = self.store / "nats-server.conf"
-        configuration.write_text(
-            CONFIGURATION.format(
-                port=self.port, store=self.store, sync=SYNC_INTERVAL, ping=PING_INTERVAL
-            )
+        text = CONFIGURATION.format(
+            port=self.port, store=self.store, sync=SYNC_INTERVAL, ping=PING_INTERVAL
         )
+        # A full disk must not keep the server from coming back.
+        if not configuration.exists() or configuration.read_text() != text:
+            configuration.write_text(text)
         self._process = await start_child([find_server(), "-c", str(configuration)])
         with anyio.move_on_after(START_TIMEOUT):
             while self._process.returncode is None and not await _greets(self.port):  # noqa: ASYNC110 - only the port tells
@@ -117,7 +118,7 @@ class EmbeddedServer:
             try:
                 await self.start()
                 self.restarts += 1
-            except BusUnavailableError as error:
+            except (BusUnavailableError, OSError) as error:
                 log.error("server.start_failed", error=str(error))
                 await anyio.sleep(1)
 

@@ -1,10 +1,11 @@
 """The bus as a NATS micro service: agents ask it, so they never need to read the ledger."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from anyio.abc import TaskGroup
+from nats.errors import Error as NatsError
 from nats.micro import add_service  # pyright: ignore[reportUnknownVariableType] - untyped kwargs
 from nats.micro.request import Request
 from nats.micro.service import EndpointConfig, ServiceConfig
@@ -67,7 +68,9 @@ def _endpoint(handler: Handler, tasks: TaskGroup) -> Callable[[Request], Awaitab
         except Exception as error:  # noqa: BLE001 - The top of a loop: one bad request must not end the service.
             log.warning("ask.failed", actor=actor, subject=request.subject, error=repr(error))
             text = str(error)[:ERROR_LIMIT].encode(errors="replace")
-            await request.respond_error("500", type(error).__name__, data=text)
+            # What cannot be told now is asked again.
+            with suppress(NatsError):
+                await request.respond_error("500", type(error).__name__, data=text)
         finally:
             free.release()
 
