@@ -113,6 +113,13 @@ def test_the_room_of_the_ledger_is_told_in_days(
     assert bool(finding.advice) == (status != "ok")
 
 
+def test_an_id_that_two_processes_share_is_named() -> None:
+    finding = look(agents=(Presence(card=CARD, shared=True),))["agents"]
+    assert finding.status == "warn"
+    assert f"more than one process runs as {CARD.id}" in finding.detail
+    assert "--id of its own" in finding.advice
+
+
 def test_without_a_ledger_nothing_is_said_to_be_written() -> None:
     finding = look(storage=None)["writes"]
     assert (finding.status, finding.detail) == ("warn", "there is no ledger to write to")

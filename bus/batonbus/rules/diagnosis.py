@@ -214,9 +214,19 @@ def _keeper(facts: Facts) -> Finding:
     )
 
 
+SHARED_ADVICE = "start each process with an --id of its own, or without --id"
+
+
+def tell_shared(*agents: str) -> str:
+    """What it means that several processes run under each of these ids."""
+    return f"more than one process runs as {', '.join(agents)}, and they take each other's work"
+
+
 def _agents(facts: Facts) -> Finding:
     roles = sorted({it.card.role for it in facts.agents})
     detail = f"{len(facts.agents)} alive: {', '.join(roles)}"
+    if shared := [it.card.id for it in facts.agents if it.shared]:
+        return _warn("agents", f"{detail}; {tell_shared(*shared)}", SHARED_ADVICE)
     if stuck := [it for it in facts.agents if stays_closed(it.closed)]:
         reasons = "; ".join(f"{it.card.id} is closed: {it.closed}" for it in stuck)
         ways = "; ".join(dict.fromkeys(way_out(it.closed) for it in stuck))
