@@ -5,7 +5,7 @@ A library configures nothing: without `configure` the usual rules of `logging` a
 
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, cast
 
@@ -32,7 +32,9 @@ def hide_secrets(
 ) -> MutableMapping[str, Any]:
     """Every text of the event, masked: an error may quote what it was given."""
     for key, value in event.items():
-        event[key] = _hidden(value)
+        # A traceback is masked when it is written.
+        if key != "exc_info":
+            event[key] = _hidden(value)
     return event
 
 
@@ -49,9 +51,10 @@ def _hidden(value: object) -> object:
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, dict):
-        return {key: _hidden(item) for key, item in cast("Mapping[object, object]", value).items()}
-    if isinstance(value, list):
-        return [_hidden(item) for item in cast("list[object]", value)]
+        members = cast("Mapping[object, object]", value)
+        return {_hidden(key): _hidden(item) for key, item in members.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_hidden(item) for item in cast("Iterable[object]", value)]
     return value
 
 

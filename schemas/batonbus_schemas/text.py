@@ -4,6 +4,7 @@ Two forms from one message: readable Markdown, and XML (seed 002). Both say of e
 window whose it is: from, task, level, handoff.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -15,6 +16,10 @@ from batonbus_schemas.envelope import Envelope
 from batonbus_schemas.receipts import TextForm
 from batonbus_schemas.sections import joined, says, sections
 from batonbus_schemas.xml import assignment_to_xml, dispatch_to_xml
+
+_HEADING = re.compile(r"^(\s{0,3})(#{1,2}\s)", re.MULTILINE)
+_ESCAPED = r"\1\\\2"
+"""A heading within a text of the body is shown as it is written: only ours divide an assignment."""
 
 
 def render(
@@ -44,7 +49,11 @@ def _as_shown(entry: WindowEntry) -> WindowEntry:
 
 def _markdown(envelope: Envelope, window: Sequence[WindowEntry]) -> str:
     parts = [_opening(envelope)]
-    parts += [f"## {heading}\n\n{text}" for heading, text in sections(envelope.body) if says(text)]
+    parts += [
+        f"## {heading}\n\n{_HEADING.sub(_ESCAPED, text)}"
+        for heading, text in sections(envelope.body)
+        if says(text)
+    ]
     if window:
         parts += ["## Context from earlier steps", *(_entry(entry) for entry in window)]
     lines = "\n\n".join(parts).splitlines()

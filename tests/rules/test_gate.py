@@ -14,6 +14,7 @@ from batonbus.rules.gate import (
     Facts,
     Level,
     fired,
+    judge_card,
     level_of,
     was_interrupted,
     way_out,
@@ -179,3 +180,20 @@ def test_an_addressee_is_closed_only_where_all_its_agents_are() -> None:
     assert why_all_closed(both) == "all 2 agents are closed: compacting; full"
     assert why_all_closed([*both, agent("c", stopping=True)]) == why_all_closed(both)
     assert why_all_closed([agent("c", stopping=True)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("percent", "said", "closed"),
+    [
+        (64.9, "", ""),
+        (65.0, "", "context usage 65 % (hard 65 %)"),
+        (70.0, "compacting", "compacting"),
+        (None, "", ""),
+    ],
+)
+def test_an_agent_is_closed_by_the_numbers_of_its_card_whatever_it_says(
+    percent: float | None, said: str, closed: str
+) -> None:
+    usage = ContextUsage(source="unknown" if percent is None else "measured", percent=percent)
+    card = AgentCard(id="go-1", role="builder", context_usage=usage)
+    assert judge_card(Presence(card=card, closed=said), Policy()).closed == closed

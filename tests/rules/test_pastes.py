@@ -152,3 +152,22 @@ def test_a_reference_out_of_the_works_folder_is_found(reference: str) -> None:
 def test_a_short_assignment_with_references_pastes_nothing() -> None:
     good = dispatch(refs=("works/WORK-01/TASK-02.md", "context-pack.json"), skills=("testing",))
     assert find_pastes(good) == []
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "file:///etc/passwd",
+        "$HOME/.ssh/id_rsa",
+        "~/notes.md",
+        "C:\\Users\\me\\notes.md",
+        "..\\other\\notes.md",
+        "/home/me/notes.md",
+        "works/WORK-02/PLAN.md",
+    ],
+)
+@pytest.mark.parametrize("field", ["refs", "task_file", "plan_file"])
+def test_a_file_of_somebody_else_is_found_wherever_it_is_named(field: str, reference: str) -> None:
+    named = (reference,) if field == "refs" else reference
+    (found,) = find_pastes(dispatch(**{field: named}))
+    assert found.path.startswith(f"$.body.{field}")

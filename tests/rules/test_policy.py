@@ -2,7 +2,7 @@
 
 import pytest
 
-from batonbus.rules.policy import Overlay, Policy, Thresholds
+from batonbus.rules.policy import Overlay, Policy, Thresholds, contradictions
 from batonbus_schemas import AgentCard
 
 
@@ -56,3 +56,21 @@ def test_a_policy_that_names_one_row_keeps_the_others() -> None:
     assert policy.thresholds_of("reviewer").hard == 50
     assert policy.thresholds_of("implementer").hard == 65
     assert set(policy.completed().thresholds) == set(Policy().completed().thresholds)
+
+
+@pytest.mark.parametrize("role", ["implementer", "coordinator", "reviewer", "researcher"])
+def test_a_role_that_is_named_as_a_row_is_judged_by_it(role: str) -> None:
+    assert Policy().row_of(role) == role
+    assert Policy(policy_roles={role: "other"}).row_of(role) == "other"
+
+
+@pytest.mark.parametrize(
+    ("overlay", "wrong"),
+    [({"soft": 54, "hard": 53}, "soft"), ({"hard": 20, "soft": 10}, "hard")],
+)
+def test_an_overlay_that_could_not_be_opened_again_is_named(
+    overlay: dict[str, float], wrong: str
+) -> None:
+    given = Overlay(**overlay)
+    for policy in (Policy(roles={"builder": given}), Policy(agents={"b": given})):
+        assert [it.path.rpartition(".")[2] for it in contradictions(policy)] == [wrong]

@@ -1,5 +1,8 @@
 """Secrets and raw reasoning: found in any text, named by place and kind, never by value."""
 
+import base64
+import hashlib
+import random
 import time
 
 import pytest
@@ -98,7 +101,8 @@ def test_known_values_of_the_environment_are_found_by_value() -> None:
 @pytest.mark.parametrize("tag", ["think", "thinking", "analysis", "Reasoning"])
 def test_a_block_of_reasoning_is_taken_out(tag: str) -> None:
     assert mask(f"Done.<{tag}>hm,\nwell</{tag}> All of it.") == "Done. All of it."
-    assert mask(f"Done.<{tag}>cut off") == "Done."
+    assert mask(f"Done.\n<{tag}>cut off") == "Done.\n"
+    assert mask(f"hm, well\n</{tag}>\nDone.") == "\nDone."
     assert mask(f"<{tag}>all of it</{tag}>") == "[masked: reasoning]"
 
 
@@ -154,3 +158,57 @@ def test_nothing_before_a_secret_hides_it(before: str) -> None:
 def test_a_letter_that_grows_in_small_letters_moves_nothing(letters: str) -> None:
     text = f"{letters}stanbul: deploy with password=hunter2secret9."
     assert mask(text) == f"{letters}stanbul: deploy with password=[masked: named secret]."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It now skips <thinking> blocks.\nAll 42 tests pass. NOT done: the printer crashes.",
+        "see the <reasoning-models> page. All tests pass.",
+        "Add an `<analysis>` element to the schema, and read </think> tags.",
+        "Use <analysis> for it.",
+    ],
+)
+def test_a_sentence_about_tags_is_no_reasoning(text: str) -> None:
+    assert mask(text) == text
+
+
+@pytest.mark.parametrize("size", [300, 1_000, 20_000])
+def test_a_picture_in_lines_is_no_secret(size: int) -> None:
+    for seed in range(20):
+        picture = base64.encodebytes(random.Random(seed).randbytes(size)).decode()
+        assert find_banned(f"![x]\n{picture}\nThe end.") == []
+        assert find_bans(Dispatch(brief="Look.", ref_cache={"picture": picture})) == []
+
+
+@pytest.mark.parametrize("name", ["sha1", "sha256", "sha384", "sha512"])
+def test_a_checksum_is_no_secret(name: str) -> None:
+    for seed in range(50):
+        digest = hashlib.new(name, bytes([seed])).digest()
+        told = base64.b64encode(digest).decode()
+        lines = [f'"integrity": "{name}-{told}"', f"{name}-{told}", f"h1:{told}", f"SHA256:{told}"]
+        assert find_banned("\n".join(lines)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "msg_01XFDUDYJgAACzvnptvVoYEL",
+        "toolu_01A09q90qw90lq917835lq9",
+        "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",
+        "call_62136354hZ9kQ2mT7LwXbC3d",
+        "test_that_UserProfile2_is_updated_when_It_Changes",
+        "claude-3-5-sonnet-20241022",
+    ],
+)
+def test_the_name_of_a_thing_is_no_secret(text: str) -> None:
+    assert find_banned(f"see {text} for it") == []
+
+
+def test_a_secret_as_the_name_of_a_member_is_found_and_masked() -> None:
+    name = "ghp_" + "a1B2" * 9
+    body = Dispatch(brief="x", ref_cache={name: "fine"})
+    (found,) = find_bans(body)
+    assert str(found).startswith("$.ref_cache in the name of a member")
+    assert name not in str(found)
+    assert list(masked(body).ref_cache) == ["[masked: GitHub Token]"]

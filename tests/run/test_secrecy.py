@@ -5,18 +5,23 @@ import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import anyio
+import msgspec
 import pytest
+from gate_bench import closed_for
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from batonbus import Agent, Bounced, Context, Refuse, Sent, TryAgain
+from batonbus import Agent, Bounced, Context, Refuse, ResetDone, ResetRequest, Sent, TryAgain
 from batonbus.logs import configure, log
 from batonbus.rules.fleet_secrets import Secrets
 from batonbus.rules.policy import Policy
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.command import command_agent
 from batonbus.run.core import open_operator
+from batonbus.wire.ledger import Draft
+from batonbus.wire.subjects import Subject
 from batonbus.wire.topology import store_policy
 from batonbus_schemas import Dispatch, InvalidMessageError, TaskResult, Then
 
@@ -186,3 +191,54 @@ async def test_a_secret_of_a_foreign_writer_is_refused_with_its_place_alone(
     (violation,) = error.receipt.violations
     assert violation.path == "$.body.attention"
     assert CANARIES[0] not in str(error)
+
+
+TOKEN = "ghp_" + "cAn4" * 9
+
+
+async def test_what_a_hook_raises_or_returns_is_masked_before_it_is_stored_or_shown(
+    open_bus: Any,
+) -> None:
+    leaky = Agent("leaky")
+
+    @leaky.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        await ctx.usage(90)
+        return TaskResult.passed(what="done")
+
+    @leaky.resets
+    async def reset(request: ResetRequest) -> ResetDone:
+        raise RuntimeError(f"cannot log in with {TOKEN}")
+
+    async with open_bus(leaky) as bus:
+        await bus.send("leaky", "x")
+        closed = await closed_for(bus, leaky, "cannot log in")
+        receipt = await (await bus.send("leaky", "y")).receipt()
+    assert closed.endswith("cannot log in with [masked: GitHub Token]")
+    assert receipt.reason == f"closed: {closed}"
+
+
+async def test_the_end_of_what_a_program_said_is_cut_after_it_was_masked(
+    open_bus: Any, read_events: Any, bounce: Any
+) -> None:
+    key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["canary0MIIE" * 6] * 20, "cut off"])
+    script = f"printf '%s' '{key}' >&2; exit 3"
+    async with open_bus(command_agent("leaky", ["sh", "-c", script])) as bus:
+        sent = await bus.send("leaky", "x")
+        reason = (await bounce(sent)).receipt.reason
+        events = await read_events(bus, sent.handoff_id)
+    assert "[masked: private key]" in reason
+    assert not [it for it in events if b"canary0" in it.payload]
+
+
+async def test_a_refusal_quotes_no_secret(open_bus: Any, read_events: Any) -> None:
+    async with open_bus() as bus, open_operator(bus.server.url, fleet=DEFAULT_FLEET) as core:
+        raw = {"version": TOKEN, TOKEN: 1, "body": {"kind": "dispatch", "brief": "x"}}
+        subject = Subject(DEFAULT_FLEET, uuid4(), "sent", "adhoc", "test", "leaky")
+        draft = Draft(subject=subject, payload=msgspec.json.encode(raw), waiter="test")
+        await core.ledger.append(draft, tail=0)
+        while len(events := await read_events(bus, subject.handoff_id)) < 2:  # noqa: ASYNC110 - only the ledger knows
+            await anyio.sleep(0.02)
+    assert events[1].event.kind == "refused"
+    assert b"cAn4" not in events[1].payload
+    assert events[1].payload.count(b"[masked: GitHub Token]") == 2

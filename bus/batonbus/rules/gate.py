@@ -8,11 +8,12 @@ in the session decides (`fired`).
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import CHECKPOINT_REFUSED
 from batonbus.rules.policy import Policy, Thresholds, Trigger
-from batonbus_schemas import Checkpoint, ContextUsage
+from batonbus_schemas import Checkpoint, ContextUsage, Presence
 
 Level = Literal["open", "soft", "hard", "emergency", "unknown"]
 """How full a context is. At `soft`: finish the current small operation, prepare to compact. At
@@ -94,6 +95,15 @@ def way_out(why: str) -> str:
     if why.startswith(CHECKPOINT_REFUSED):
         return MENDS
     return STAYS if stays_closed(why) else OPENS
+
+
+def judge_card(presence: Presence, policy: Policy) -> Presence:
+    """An agent as the bus sees it: closed by the numbers of its card, too, whatever it says."""
+    usage = presence.card.context_usage
+    if presence.closed or usage.source == "unknown" or usage.percent is None:
+        return presence
+    closed = why_closed(usage, policy.limits_of(presence.card).thresholds)
+    return replace(presence, closed=closed) if closed else presence
 
 
 def fired(facts: Facts, policy: Policy) -> Trigger | None:

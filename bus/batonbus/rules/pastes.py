@@ -31,6 +31,9 @@ _TURN = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 _ASKING, _ANSWERING = ("user", "human"), ("assistant", "ai", "agent", "model")
+_ELSEWHERE = re.compile(r"~|\$|%\w+%|file:|[A-Za-z]:[\\/]|\\\\", re.IGNORECASE)
+"""How a reference begins that no folder of the work holds, on any system."""
+
 _REPEATABLE = frozenset(
     {"permission_boundary", "expected_evidence", "references_dir", "ref_cache", "previous_results"}
 )
@@ -134,19 +137,21 @@ def _foreign(envelope: Envelope) -> Iterator[Violation]:
     body = envelope.body
     if not isinstance(body, Dispatch):
         return
-    for index, reference in enumerate(body.refs):
+    named = {f"refs[{index}]": it for index, it in enumerate(body.refs)}
+    named |= {"task_file": body.task_file, "plan_file": body.plan_file}
+    for field, reference in named.items():
         parts = PurePosixPath(reference).parts
         other = (
             envelope.work != ADHOC and parts[:1] == ("works",) and parts[1:2] != (envelope.work,)
         )
         if other or _is_elsewhere(reference):
             problem = f"refers to {reference!r}, outside of the work's folder and its context pack"
-            yield Violation(path=f"$.body.refs[{index}]", problem=problem)
+            yield Violation(path=f"$.body.{field}", problem=problem)
 
 
 def _is_elsewhere(reference: str) -> bool:
-    path = PurePosixPath(reference)
-    return path.is_absolute() or ".." in path.parts or reference.startswith("~")
+    path = PurePosixPath(reference.replace("\\", "/"))
+    return path.is_absolute() or ".." in path.parts or _ELSEWHERE.match(reference) is not None
 
 
 def _shared(text: str, whole: str) -> int:

@@ -159,7 +159,7 @@ class Policy(_Table, frozen=True):
     def row_of(self, role: str) -> PolicyRole:
         """The row by which a role is judged."""
         rows: Mapping[str, PolicyRole] = {**_ROLES, **self.policy_roles}
-        return rows.get(role, _OTHER)
+        return rows.get(role) or _as_row(role)
 
     def limits_of_role(self, role: str) -> Limits:
         """What applies to every agent of a role."""
@@ -220,14 +220,24 @@ def contradictions(policy: Policy) -> Iterator[Violation]:
     for agent, overlay in policy.agents.items():
         # Its role is not known before it joins; then the stricter one of both counts.
         yield from _looser(overlay, _loosest(policy), f"agents.{agent}", "loosest row")
+    for path, overlay in _overlays(policy):
+        yield from _order(overlay, path)
+        if overlay.hard is not None and compaction.target_max >= overlay.hard:
+            problem = f"is {overlay.hard:g}, not above target_max {compaction.target_max:g}: "
+            yield Violation(path=f"{path}.hard", problem=f"{problem}no compaction would open it")
     yield from problems(policy.secrets)
 
 
-def _order(thresholds: Thresholds, path: str) -> Iterator[Violation]:
+def _overlays(policy: Policy) -> Iterator[tuple[str, Overlay]]:
+    yield from ((f"roles.{name}", it) for name, it in policy.roles.items())
+    yield from ((f"agents.{name}", it) for name, it in policy.agents.items())
+
+
+def _order(thresholds: Thresholds | Overlay, path: str) -> Iterator[Violation]:
     pairs = (("soft", "hard"), ("hard", "emergency"))
     for lower, upper in pairs:
         low, high = getattr(thresholds, lower), getattr(thresholds, upper)
-        if low >= high:
+        if low is not None and high is not None and low >= high:
             problem = f"is {low:g}, and must be below {upper} ({high:g})"
             yield Violation(path=f"{path}.{lower}", problem=problem)
 

@@ -88,16 +88,33 @@ _PEM = re.compile(
     r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)|PuTTY-User-Key-File-\d.*\Z)",
     re.DOTALL,
 )
-_PREFIXED = re.compile(
-    r"(?<![\w/+.-])(?!sha\d)(?P<value>[a-z]{2,8}[-_][A-Za-z0-9_-]{20,})(?![\w/+-])"
+_NAMED_THINGS = (
+    r"(?!(?:msg|toolu|srvtoolu|call|run|req|resp|thread|asst|step|item|chatcmpl|test)[-_])"
 )
-_RANDOM = re.compile(r"(?<![\w/+=.-])(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])")
+"""What the interfaces of models, and tests, are named by."""
+
+_PREFIXED = re.compile(
+    rf"(?<![\w/+.-])(?!sha\d){_NAMED_THINGS}"
+    r"(?P<value>[a-z]{2,8}[-_][A-Za-z0-9_-]{20,})(?![\w/+-])"
+)
+_RANDOM = re.compile(
+    # No checksum (SRI, go.sum, ssh), and no public key of ssh.
+    rf"(?<![\w/+=.-])(?<!h1:)(?<!SHA256:)(?!sha\d{{1,3}}-|AAAA[BC]3){_NAMED_THINGS}"
+    r"(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])"
+)
+_PICTURE = re.compile(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{60,80}\r?\n){2,}^[ \t>]*[A-Za-z0-9+/]+={0,2}")
+"""Base64 in lines, as of a picture or a certificate."""
 _DIGIT = re.compile(r"\d")
 _REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
-_THINKING = re.compile(
-    r"<(think|thinking|analysis|reasoning|scratchpad)\b[^>]{0,1000}>.*?(?:</\1\s*>|\Z)",
-    re.IGNORECASE | re.DOTALL,
+_TAG = r"(think|thinking|analysis|reasoning|scratchpad)"
+_OPENED = rf"<{_TAG}(?:\s[^>]{{0,1000}})?>"
+_THINKING = (
+    re.compile(rf"{_OPENED}.*?</\1\s*>", re.IGNORECASE | re.DOTALL),
+    # Cut off, at the beginning of a line; or without its beginning, the end alone on its line.
+    # Any other tag is a word in a sentence about tags.
+    re.compile(rf"^[ \t]*{_OPENED}.*\Z", re.IGNORECASE | re.DOTALL | re.MULTILINE),
+    re.compile(rf"\A.*?^[ \t]*</{_TAG}\s*>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE),
 )
 _REASONING_TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
 _REASONING_KEYS = frozenset(
@@ -127,8 +144,11 @@ def find_banned(text: str, known: Collection[str] = ()) -> list[Banned]:
 
 
 def _reasoning(text: str) -> Iterator[Banned]:
-    for match in _THINKING.finditer(text):
-        yield Banned("reasoning", match.start(), match.end())
+    for pattern in _THINKING:
+        # A text with a whole block is not looked through for half a one.
+        if found := [Banned("reasoning", *it.span()) for it in pattern.finditer(text)]:
+            yield from found
+            return
 
 
 def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
@@ -163,7 +183,10 @@ def _detected(text: str, lower: str, words: str) -> Iterator[Banned]:
     for detector in {it.kind: it for hint, it in assigned if hint in lower}.values():
         yield from detector.find(text)
     if any(_random_tokens(words)):
-        yield from _random_tokens(text)
+        pictures = [it.span() for it in _PICTURE.finditer(text)]
+        for it in _random_tokens(text):
+            if not any(start <= it.start < end for start, end in pictures):
+                yield it
 
 
 def _random_tokens(text: str) -> Iterator[Banned]:
@@ -274,7 +297,8 @@ def find_bans(message: object, known: Collection[str] = (), path: str = "$") -> 
 def _is_clean(tree: object, known: Collection[str]) -> bool:
     """Whether nothing is found in all texts at once: one look is a tenth of one for each text."""
     texts: list[str] = []
-    return _gather(tree, texts) and not find_banned("\n".join(texts), known)
+    # Two line ends: lines of several texts make no picture.
+    return _gather(tree, texts) and not find_banned("\n\n".join(texts), known)
 
 
 def _gather(value: object, texts: list[str]) -> bool:
@@ -285,6 +309,7 @@ def _gather(value: object, texts: list[str]) -> bool:
             return True
         case dict():
             members = cast("Mapping[str, object]", value)
+            texts += filter(_may_be_secret, members)
             return not _is_reasoning(members) and all(
                 not _is_banned_member(key, item) and _gather(item, texts)
                 for key, item in members.items()
@@ -320,7 +345,10 @@ def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violatio
                 yield _violation(path, "reasoning")
                 return
             for key, item in members.items():
-                where = member_path(path, key)
+                named = find_banned(key, known) if _may_be_secret(key) else []
+                if named:
+                    yield _violation(f"{path} in the name of a member", named[0].kind)
+                where = member_path(path, mask(key, known) if named else key)
                 if item and _is_reasoning_key(key):
                     yield _violation(where, "reasoning")
                 elif _is_secret_member(key, item):
@@ -364,12 +392,25 @@ def _map(value: object, change: Callable[[str], str]) -> object:
             return change(value)
         case dict():
             members = cast("Mapping[str, object]", value)
-            return {key: _mapped(key, item, change) for key, item in members.items()}
+            return {
+                _masked_key(key, change): _mapped(key, item, change)
+                for key, item in members.items()
+            }
         case list() | tuple():
             items = cast("list[object]", value)
             return [_map(it, change) for it in items if not _is_reasoning(it)]
         case _:
             return value
+
+
+def _masked_key(key: str, change: Callable[[str], str]) -> str:
+    return change(key) if _may_be_secret(key) else key
+
+
+@functools.lru_cache(maxsize=4096)
+def _may_be_secret(name: str) -> bool:
+    """Whether a member's name may be one itself: no field of ours is."""
+    return len(name) >= SHORTEST and _DIGIT.search(name) is not None
 
 
 def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:

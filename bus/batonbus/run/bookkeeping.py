@@ -12,7 +12,7 @@ from batonbus.rules.compaction import (
 )
 from batonbus.rules.errors import CheckpointRefusedError, CompactionError
 from batonbus.run.agent import Agent
-from batonbus.secrecy import hide
+from batonbus.secrecy import hide, hide_in
 from batonbus_schemas import Checkpoint
 from batonbus_schemas.envelope import ADHOC
 
@@ -29,7 +29,7 @@ class Books:
         CheckpointRefusedError where it does not agree, CompactionError."""
         evidence = await self._ask("compare", draft, last)
         if evidence.next:
-            draft = replace(draft, next=hide(evidence.next))
+            draft = replace(draft, next=evidence.next)
         evidence = replace(evidence, phase=evidence.phase or phase_of(self._agent.card.role))
         _check(draft, evidence)
         return draft, evidence
@@ -55,12 +55,13 @@ class Books:
         except Exception as error:
             # The function is not ours: whatever it raises, the Checkpoint does not count.
             log.warning("checkpoint.not_kept", step=step, exc_info=error)
-            told = f"{type(error).__name__}: {error}"
+            told = hide(f"{type(error).__name__}: {error}")
             raise CompactionError(f"Checkpoint: its {step} failed: {told}") from error
         if not isinstance(evidence, Evidence):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
             kind = type(evidence).__name__
             raise CompactionError(f"Checkpoint: its {step} returned {kind}, not Evidence")
-        return evidence
+        # Whatever it says is stored, or shown.
+        return hide_in(evidence)
 
 
 def _check(checkpoint: Checkpoint, evidence: Evidence) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from batonbus.run.agent import BODY_TYPES, Agent
 from batonbus.run.context import Context
-from batonbus.run.program import STDERR_SHOWN, CommandFailedError, run_program
+from batonbus.run.program import CommandFailedError, end_of, run_program
 from batonbus_schemas import InvalidMessageError, TaskResult, TextForm, decode
 from batonbus_schemas.xml import read_result
 
@@ -58,7 +58,7 @@ async def run_command(
         extra=describe(ctx),
     )
     if ended.code != 0:
-        said = ended.stderr.strip()[-STDERR_SHOWN:]
+        said = end_of(ended.stderr)
         raise CommandFailedError(f"{command[0]} ended with exit code {ended.code}: {said}")
     return read_output(ended.stdout, command[0])
 

@@ -38,7 +38,7 @@ from batonbus.run.asking import until_answered
 from batonbus.run.bookkeeping import Books
 from batonbus.run.client import Client
 from batonbus.run.gate import Gate
-from batonbus.secrecy import hide_in
+from batonbus.secrecy import hide, hide_in
 from batonbus_schemas import (
     Checkpoint,
     ContextUsage,
@@ -312,7 +312,7 @@ class Compactor:
                 return replace(
                     journal,
                     step="handoff",
-                    handoff=hide_in(done.handoff),
+                    handoff=done.handoff,
                     changed_files=tuple(done.changed_files),
                 )
             log.warning("compaction.handoff_incomplete", missing=missing)
@@ -362,13 +362,15 @@ class Compactor:
             done = await self._agent.reset(request)
         except Exception as error:
             # The function is not ours: whatever it raises, nothing was reset.
-            raise CompactionError(f"the {step} failed: {type(error).__name__}: {error}") from error
+            told = hide(f"{type(error).__name__}: {error}")
+            raise CompactionError(f"the {step} failed: {told}") from error
         if not isinstance(done, ResetDone):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
             raise CompactionError(f"the {step} returned {type(done).__name__}, not ResetDone")
         percent = done.usage.percent
         if percent is not None and not 0 <= percent <= 100:
             raise CompactionError(f"the {step} says {percent!r} percent: it must be 0 to 100")
-        return done
+        # Whatever it says is stored, or shown.
+        return hide_in(done)
 
     async def _store(self, journal: ResetJournal) -> ResetJournal:
         """Returns when it is stored. Raises CompactionError where it cannot be."""

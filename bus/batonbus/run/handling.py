@@ -54,6 +54,9 @@ ELSEWHERE_DELAY = 0.5
 ERROR_LIMIT = 2000
 """Characters of an exception's text that are stored."""
 
+SCANNED_LIMIT = 1_000_000
+"""Characters of it that are looked through before it is cut: a part of a secret looks like none."""
+
 
 class Lease(Struct, frozen=True, kw_only=True):
     """A handoff that this process owns, by its accepted event."""
@@ -413,7 +416,7 @@ def describe(error: BaseException) -> str:
 
 def clip(text: str) -> str:
     """At most `ERROR_LIMIT` characters, no secret among them, all of which UTF-8 can hold."""
-    return hide(text[: 10 * ERROR_LIMIT])[:ERROR_LIMIT].encode(errors="replace").decode()
+    return hide(text[:SCANNED_LIMIT])[:ERROR_LIMIT].encode(errors="replace").decode()
 
 
 def is_last_attempt(lease: Lease) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from batonbus.logs import log
 from batonbus.rules.errors import BatonbusError
+from batonbus.rules.gate import judge_card
 from batonbus.rules.receipts import by_name
 from batonbus.run.changes import Changes
 from batonbus.run.core import Core
@@ -60,7 +61,9 @@ class Listings:
             except BatonbusError as error:
                 log.warning("registry.unread", error=str(error))
             else:
-                self.newest = batch.listing = Listing(by_name(agents), began)
+                policy = self._core.policy
+                judged = [judge_card(it, policy) for it in agents]
+                self.newest = batch.listing = Listing(by_name(judged), began)
             batch.done.set()
             await anyio.sleep(INTERVAL)
 

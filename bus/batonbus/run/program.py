@@ -15,6 +15,7 @@ import anyio
 from msgspec import Struct
 
 from batonbus.rules.errors import BatonbusError
+from batonbus.secrecy import hide
 from batonbus.wire.processes import die_with_parent
 
 KEPT_VARIABLES = frozenset(
@@ -62,6 +63,12 @@ class ProgramError(BatonbusError):
 
 class CommandFailedError(Exception):
     """A command did not end well: this attempt failed."""
+
+
+def end_of(text: str) -> str:
+    """The end of what a program said, as an error quotes it: without secrets, which the cut could
+    make unrecognizable."""
+    return hide(text.strip())[-STDERR_SHOWN:]
 
 
 async def run_program(

@@ -33,10 +33,10 @@ from batonbus.rules.command_lines import (
 from batonbus.rules.compaction import Verb
 from batonbus.rules.transcripts import Reading, read_transcript, usage_of
 from batonbus.run.program import (
-    STDERR_SHOWN,
     CommandFailedError,
     Ended,
     ProgramError,
+    end_of,
     run_program,
 )
 from batonbus_schemas import ContextUsage
@@ -169,7 +169,7 @@ class Session:
         if ended.code == 0 and reading.failure is None:
             return
         stderr = ended.stderr.strip()
-        said = (reading.failure or stderr)[-STDERR_SHOWN:]
+        said = end_of(reading.failure or stderr)
         if session and any(it in f"{reading.failure} {stderr}" for it in self._line.lost):
             raise _SessionLostError(said)
         raise CommandFailedError(f"{self.name} ended with exit code {ended.code}: {said}")

@@ -23,6 +23,7 @@ from batonbus.run.holding import Holding, Waiting
 from batonbus.run.listings import Listings
 from batonbus.run.records import Records
 from batonbus.run.telemetry import span
+from batonbus.secrecy import hide_in
 from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.ledger import REASON_LIMIT, Draft, read_received
 from batonbus.wire.publisher import LostRaceError
@@ -226,19 +227,22 @@ class WindowManager:
         trace: dict[str, str],
         violations: tuple[Violation, ...] = (),
     ) -> Draft:
-        receipt = Receipt(
-            handoff_id=arrival.handoff_id,
-            state=state,
-            by=WINDOW_MANAGER,
-            reason=reason,
-            violations=violations,
+        # What is wrong is quoted, and may be a secret in the wrong place.
+        receipt = hide_in(
+            Receipt(
+                handoff_id=arrival.handoff_id,
+                state=state,
+                by=WINDOW_MANAGER,
+                reason=reason,
+                violations=violations,
+            )
         )
         return Draft(
             subject=self._subject(arrival, state, arrival.source.event.work, arrival.waiter),
             payload=encode(receipt),
             waiter=arrival.waiter,
             addressee=arrival.addressee,
-            reason=reason,
+            reason=receipt.reason,
             trace=trace,
         )
 
