@@ -12,7 +12,7 @@ from batonbus.run.assignment import make_assignment
 from batonbus_schemas import AgentCard, Delivery, Dispatch, Envelope, TaskResult, TextSize, render
 
 CARD = AgentCard(id="reviewer-1", role="reviewer")
-ROW = "other"
+ROW = "reviewer"
 AMPLE = 1_000_000
 
 
