@@ -266,6 +266,17 @@ def test_ten_fields_can_be_made_of_what_the_ledger_knows() -> None:
     assert made.current_phase == phase_of("committer") == "close"
 
 
+def test_where_nothing_else_is_known_the_last_checkpoint_still_holds() -> None:
+    card = AgentCard(id="a", role="builder")
+    before = replace(CHECKPOINT, handoff=HANDOFF)
+    assert compose_handoff(card, None, None, before) == HANDOFF
+    assert compose_handoff(card, None, None).next_safe_action == "take the next handoff"
+    half = replace(before, handoff=replace(HANDOFF, completed=" "))
+    assert compose_handoff(card, None, None, half).completed == "None"
+    known = compose_handoff(card, None, TaskResult.passed("Done."), before)
+    assert known.completed == "Done."
+
+
 def test_what_a_result_says_of_checks_and_files_is_the_evidence() -> None:
     checks = (Check(name="tests", status="PASS"), Check(name="lint", status="N/A"))
     files = tuple(FileChange(action="created", path=f"{number}.py") for number in range(22))

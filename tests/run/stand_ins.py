@@ -14,6 +14,7 @@ cd {folder} || exit 9
 n=$(($(cat count 2>/dev/null || echo 0) + 1)); echo $n > count
 printf '%s\\0' "$@" > args.$n
 cat > asked.$n
+while [ -e wait.$n ]; do sleep 0.01; done
 [ -e out.$n ] || {{ echo "call $n was not expected" >&2; exit 9; }}
 cat err.$n >&2; cat out.$n; exit $(cat code.$n)
 """
@@ -33,6 +34,13 @@ class Program:
 
     def words(self, call: int) -> list[str]:
         return (self.folder / f"args.{call}").read_text().split("\0")[:-1]
+
+    def hold(self, call: int) -> None:
+        """Let this call wait until it is released."""
+        (self.folder / f"wait.{call}").touch()
+
+    def release(self, call: int) -> None:
+        (self.folder / f"wait.{call}").unlink()
 
     def asked(self, call: int) -> str:
         return (self.folder / f"asked.{call}").read_text()

@@ -1,17 +1,19 @@
 """Agents that are programs with a session: what they say of their context, and how it is reset."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
-from gate_bench import closed_for, journal, presence
+from gate_bench import closed_for, journal, presence, until
+from msgspec.structs import replace
 from stand_ins import CLAUDE, COMPACTED, LOST, Play, claude, claude_failed, lines, session_of
 
-from batonbus import Bus
+from batonbus import Agent, Bus
 from batonbus.rules.compaction import ResetRequest
+from batonbus.run.session import Session, find_command_line
 from batonbus.run.session_agent import MEASURE, question, session_agent
-from batonbus_schemas import CompactionHandoff, ContextUsage, ResetJournal
+from batonbus_schemas import Checkpoint, CompactionHandoff, ContextUsage, ResetJournal
 from batonbus_schemas.compaction import LABELS, write_compaction
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +27,18 @@ TOLD = CompactionHandoff(
     }
 )
 SAID = write_compaction(TOLD)
+CHECKPOINT = Checkpoint(
+    agent="builder-1",
+    work="WORK-01",
+    task="TASK-01",
+    phase="implement",
+    did=TOLD.completed,
+    checks=TOLD.evidence_paths,
+    next=TOLD.next_safe_action,
+    context="compact: context usage 66 %",
+    written=datetime.now(UTC),
+    handoff=TOLD,
+)
 AFTER = lines(COMPACTED) + claude("", session="s-2").splitlines()[-1]
 """What claude prints for a compaction: 40,000 of 200,000 tokens are left."""
 
@@ -32,6 +46,13 @@ AFTER = lines(COMPACTED) + claude("", session="s-2").splitlines()[-1]
 async def work(bus: Any, *briefs: str, **options: Any) -> list[str]:
     results = [await (await bus.send("builder", it, **options)).result() for it in briefs]
     return [it.summary for it in results]
+
+
+async def usage_is_unknown(bus: Any, agent: Agent) -> None:
+    while True:
+        if (await presence(bus, agent)).card.context_usage == ContextUsage():
+            return
+        await anyio.sleep(0.02)
 
 
 async def test_an_agent_gives_all_its_handoffs_to_one_session(play: Play, open_bus: Any) -> None:
@@ -45,8 +66,9 @@ async def test_an_agent_gives_all_its_handoffs_to_one_session(play: Play, open_b
 
 
 async def test_a_session_that_fills_up_is_compacted_and_its_flow_goes_on_in_order(
-    play: Play, open_bus: Any
+    play: Play, open_bus: Any, read_events: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     program = play(
         "claude",
         claude("One.", tokens=80_000),
@@ -57,21 +79,35 @@ async def test_a_session_that_fills_up_is_compacted_and_its_flow_goes_on_in_orde
         claude("Four.", tokens=50_000),
         claude("Five.", tokens=60_000),
     )
+    program.hold(4)
     agent = session_agent("builder", session_of("claude"))
     percents: list[float | None] = []
     async with open_bus(agent) as bus:
         for brief in ("do one", "do two", "do three"):
             await work(bus, brief, work="WORK-01", task="TASK-01")
             percents.append((await presence(bus, agent)).card.context_usage.percent)
+        await closed_for(bus, agent, "compacting")
         following = [
             await bus.send("builder", it, work="WORK-01", task="TASK-01")
             for it in ("do four", "do five")
         ]
+        receipts = [await it.receipt() for it in following]
+        program.release(4)
         results = [(await it.result()).summary for it in following]
+        delivered = [
+            event.event.sequence
+            for it in following
+            for event in await read_events(bus, it.handoff_id)
+            if event.event.kind == "delivered"
+        ]
         stored = await journal(bus, agent)
         usage = (await presence(bus, agent)).card.context_usage
-    assert percents[:2] == [40.0, 58.0]
+    assert percents == [40.0, 58.0, 70.0]
+    levels = [it.getMessage() for it in caplog.records if "level_changed" in it.getMessage()]
+    assert ["soft" in levels[1], "hard" in levels[2]] == [True, True], levels
+    assert [(it.state, it.reason) for it in receipts] == [("held", "closed: compacting")] * 2
     assert results == ["Four.", "Five."]
+    assert delivered == sorted(delivered)
     assert usage == ContextUsage(source="measured", percent=30.0)
     assert (stored.step, stored.verb, stored.handoff) == ("done", "compact", TOLD)
     assert stored.reason == "context usage 70 % (hard 65 %)"
@@ -141,6 +177,18 @@ async def test_a_program_that_cannot_compact_begins_afresh_from_the_checkpoint(
     assert program.asked(4).startswith(SAID)
 
 
+async def test_a_program_without_a_compaction_begins_afresh(play: Play, open_bus: Any) -> None:
+    program = play("claude", claude("One.", tokens=140_000), claude(SAID), claude("Two."))
+    line = replace(find_command_line("claude"), compact="")
+    agent = session_agent("builder", Session(line, time_limit=10.0))
+    async with open_bus(agent) as bus:
+        await work(bus, "do one", "do two", work="WORK-01", task="TASK-01")
+        stored = await journal(bus, agent)
+    assert (stored.step, stored.verb, stored.usage_after) == ("done", "clear", ContextUsage())
+    assert program.calls == 3
+    assert program.asked(3).startswith(SAID)
+
+
 async def test_a_checkpoint_of_another_work_is_told_nobody(play: Play, open_bus: Any) -> None:
     program = play("claude", claude("One."), claude(SAID), claude("Two."))
     agent = session_agent("builder", session_of("claude"))
@@ -199,22 +247,53 @@ async def test_a_session_that_was_lost_is_not_as_full_as_it_was(play: Play, open
         assert (await presence(bus, agent)).card.context_usage.percent == 25.0
 
 
-async def test_after_a_restart_its_fresh_session_goes_on_from_the_checkpoint(
+async def test_of_a_session_that_was_cancelled_nobody_knows_how_full_it_is(
     play: Play, open_bus: Any
 ) -> None:
-    """It was killed between the ten fields and the reset: it is not asked for them again."""
+    program = play("claude", claude("One.", tokens=116_000), claude("Two."))
+    program.hold(2)
+    agent = session_agent("builder", session_of("claude"))
+    async with open_bus(agent) as bus:
+        await work(bus, "do one")
+        assert (await presence(bus, agent)).card.context_usage.percent == 58.0
+        sent = await bus.send("builder", "do two")
+        await until(lambda: program.calls == 2)
+        await sent.cancel("not needed")
+        await usage_is_unknown(bus, agent)
+    assert program.calls == 2
+
+
+async def test_of_a_program_that_keeps_no_session_nothing_is_in_use_behind_its_answer(
+    play: Play, open_bus: Any
+) -> None:
+    program = play("claude", claude("One.", tokens=140_000), claude("Two.", tokens=140_000))
+    line = replace(find_command_line("claude"), resume=())
+    agent = session_agent("builder", Session(line, time_limit=10.0))
+    async with open_bus(agent) as bus:
+        assert await work(bus, "do one", "do two") == ["One.", "Two."]
+        assert (await presence(bus, agent)).card.context_usage == ContextUsage()
+    assert program.calls == 2
+
+
+@pytest.mark.parametrize("step", ["began", "handoff"])
+async def test_after_a_restart_its_fresh_session_goes_on_from_the_checkpoint(
+    play: Play, open_bus: Any, step: Literal["began", "handoff"]
+) -> None:
+    """It was killed before its ten fields were stored, or behind that: a session that is gone is
+    not asked for them, and the last ones still hold."""
     program = play("claude", claude("Two."))
     agent = session_agent("builder", session_of("claude"), id="builder-1")
     began = ResetJournal(
         agent="builder-1",
-        step="handoff",
+        step=step,
         verb="compact",
         reason="context usage 66 %",
         began=datetime.now(UTC),
         usage=ContextUsage(source="measured", percent=66),
         work="WORK-01",
         task="TASK-01",
-        handoff=TOLD,
+        handoff=TOLD if step == "handoff" else None,
+        checkpoint=CHECKPOINT if step == "began" else None,
     )
     async with open_bus() as bus:
         async with Bus(bus.server.url, actor="builder-1") as before:
@@ -224,7 +303,7 @@ async def test_after_a_restart_its_fresh_session_goes_on_from_the_checkpoint(
             assert await work(bus, "do two", work="WORK-01", task="TASK-01") == ["Two."]
             stored = await journal(bus, agent)
             tasks.cancel_scope.cancel()
-    assert (stored.step, stored.verb) == ("done", "clear")
+    assert (stored.step, stored.verb, stored.handoff) == ("done", "clear", TOLD)
     assert program.calls == 1
     assert program.asked(1).startswith(SAID)
 

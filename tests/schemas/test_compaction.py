@@ -1,6 +1,7 @@
 """The ten fields of a compaction handoff as text: written, and read from what models write."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,12 @@ NUMBERED = "\n".join(
     for number, (field, label) in enumerate(LABELS.items(), 1)
 )
 PLAIN = write_compaction(CompactionHandoff(**FIELDS))
+FORM = "\n".join(f"{label}:" for label in LABELS.values())
+
+
+def _camel(field: str) -> str:
+    first, *more = field.split("_")
+    return first + "".join(map(str.title, more))
 
 
 def test_every_field_has_a_label() -> None:
@@ -34,20 +41,44 @@ def test_every_field_has_a_label() -> None:
         f"Here it is:\n\n```markdown\n{PLAIN}\n```\n",
         json.dumps(FIELDS),
         f"```json\n{json.dumps({LABELS[it]: text for it, text in FIELDS.items()}, indent=2)}\n```",
-        # The form is shown, and then filled in.
-        "\n".join(f"{label}:" for label in LABELS.values()) + f"\n\n{PLAIN}",
+        json.dumps({"context_compression": {_camel(it): text for it, text in FIELDS.items()}}),
+        f"As {{you}} asked:\n{json.dumps(FIELDS)}\nIs that {{enough}}?",
+        # The form is shown, and then filled in, or the other way round.
+        f"{FORM}\n\n{PLAIN}",
+        f"{PLAIN}\n\n{FORM}",
+        f"```\n{PLAIN}\n```\nShall I go on?",
+        PLAIN.replace("use / stale context:", "use/stale context:").replace("\n", "\r\n"),
+        PLAIN.replace("Do not use / stale context:", "Do not use (stale context):"),
+        PLAIN.replace(":", "\uff1a"),
     ],
 )
 def test_what_models_write_is_read(text: str) -> None:
     assert read_compaction(text) == FIELDS
 
 
-def test_a_text_of_several_lines_belongs_to_its_label() -> None:
-    text = "Completed:\n- the parser\n- Completed work is listed in a.md\nMy role: builder"
-    assert read_compaction(text) == {
-        "completed": "- the parser\n- Completed work is listed in a.md",
-        "my_role": "builder",
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- the parser\n- Completed work is listed in a.md",
+        "- Next safe action: that of a.md\n- My role: as before",
+        'It writes {"a": 1} and {"completed": 2} to a file.',
+        "It ran\n```\nmake check\n```\nand passed.",
+    ],
+)
+def test_whatever_stands_in_a_text_belongs_to_its_label(text: str) -> None:
+    told = {"active_project": "demo", "completed": text, "my_role": "builder"}
+    written = f"Active project: demo\nCompleted:\n{text}\nMy role: builder"
+    assert read_compaction(written) == told
+    assert read_compaction(f"```\n{written}\n```") == told
+
+
+def test_lists_and_values_of_json_are_text() -> None:
+    said = {"completed": ["the parser", "a.md"], "my_role": None, "known_blockers": {"b": 1}}
+    assert read_compaction(json.dumps(said)) == {
+        "completed": "the parser\na.md",
+        "known_blockers": '{"b": 1}',
     }
+    assert read_compaction(r'{"completed": "a \ud800"}') == {"completed": "a ?"}
 
 
 @pytest.mark.parametrize("text", ["", "I would rather not.", "Completed:\n\n", "{}", '{"a": 1}'])
@@ -55,19 +86,28 @@ def test_what_is_not_said_is_not_there(text: str) -> None:
     assert read_compaction(text) == {}
 
 
-words = st.text("abc XYZ.,-_/é한\n", min_size=1).map(str.strip).filter(bool)
-said = st.lists(words, min_size=len(LABELS), max_size=len(LABELS))
+lines = st.one_of(
+    st.text('abc XYZ.,-_*`#>:{}"/é한\t'),
+    st.sampled_from([*(f"{label}: x" for label in LABELS.values()), "```", "- Completed: x"]),
+)
+texts = st.lists(lines, min_size=1).map(
+    lambda them: "\n".join(line.rstrip() for line in them).strip()
+)
 
 
-@given(said)
-def test_what_is_written_is_read_back(texts: list[str]) -> None:
-    fields = {
-        field: "\n".join(map(str.rstrip, text.splitlines()))
-        for field, text in zip(LABELS, texts, strict=True)
-    }
+@given(st.lists(texts.filter(bool), min_size=len(LABELS), max_size=len(LABELS)))
+def test_what_is_written_is_read_back(told: list[str]) -> None:
+    fields = dict(zip(LABELS, told, strict=True))
     assert read_compaction(write_compaction(CompactionHandoff(**fields))) == fields
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     assert set(read_compaction(text)) <= set(LABELS)
+
+
+@pytest.mark.parametrize("text", [" " * 200_000, "*" * 200_000, "{" * 200_000, "1" * 200_000])
+def test_a_long_text_is_read_in_no_time(text: str) -> None:
+    began = time.process_time()
+    assert read_compaction(f"{text}x\nMy role: builder") == {"my_role": "builder"}
+    assert time.process_time() - began < 2

@@ -42,8 +42,9 @@ class ResetRequest(Struct, frozen=True, kw_only=True):
     """What a `@agent.resets` function is asked for.
 
     `step` "handoff": write the ten fields; `missing` names those that were left empty the first
-    time. `step` "reset": now compact or clear the session; `checkpoint` is stored. `keep` and
-    `drop` say what the session shall hold on to, and what not.
+    time; `checkpoint` is the last one, where it is of the same work. `step` "reset": now compact or
+    clear the session; `checkpoint` is stored. `keep` and `drop` say what the session shall hold on
+    to, and what not.
     """
 
     step: Literal["handoff", "reset"]
@@ -250,13 +251,21 @@ def no_gain(verb: Verb, before: ContextUsage, after: ContextUsage, target: Compa
 
 
 def compose_handoff(
-    card: AgentCard, envelope: Envelope | None, result: TaskResult | None
+    card: AgentCard,
+    envelope: Envelope | None,
+    result: TaskResult | None,
+    before: Checkpoint | None = None,
 ) -> CompactionHandoff:
     """The ten fields of an agent that cannot write them: what the ledger says of the handoff that
-    it has in hand, or had last, and of its result."""
+    it has in hand, or had last, and of its result. Where neither is known any more, as after a
+    restart, what the Checkpoint `before` says still holds."""
+    if envelope is None and result is None and before and not missing_fields(before.handoff):
+        assert before.handoff is not None
+        return before.handoff
     told = result.context_handoff if result else None
     project = envelope.body.project if envelope and isinstance(envelope.body, Dispatch) else ""
     handoff = f"handoff {envelope.id}" if envelope else NONE
+    is_in_hand = envelope is not None and result is None
     checks = [f"{it.name} {it.status}" for it in result.verification] if result else []
     files = [it.path for it in result.files_changed] if result else []
     evidence = _listed(checks) or "no check was run"
@@ -271,7 +280,7 @@ def compose_handoff(
         not_completed=(told.incomplete if told else "") or (NONE if result else handoff),
         evidence_paths=evidence if result else f"the ledger: {handoff}",
         known_blockers=(told.caution if told else "") or NONE,
-        next_safe_action="take the next handoff" if result else f"work on {handoff}",
+        next_safe_action=f"work on {handoff}" if is_in_hand else "take the next handoff",
         do_not_use="what the session said before: the ledger decides",
     )
 

@@ -257,6 +257,8 @@ class Compactor:
         await self._open(journal)
 
     def _begun(self, verb: Verb, reason: str, about: Envelope | None) -> ResetJournal:
+        # After a restart a session is where its last Checkpoint left it.
+        at = about or (self.gate.checkpoint if self._agent.reset else None)
         return ResetJournal(
             agent=self._agent.card.id,
             step="began",
@@ -264,8 +266,8 @@ class Compactor:
             reason=reason,
             began=self._now(),
             usage=self.gate.usage,
-            work=about.work if about else ADHOC,
-            task=about.task if about else None,
+            work=at.work if at else ADHOC,
+            task=at.task if at else None,
             checkpoint=self.gate.checkpoint,
         )
 
@@ -296,7 +298,7 @@ class Compactor:
         return replace(
             journal,
             step="handoff",
-            handoff=compose_handoff(self._agent.card, about, result),
+            handoff=compose_handoff(self._agent.card, about, result, _before(journal)),
             changed_files=tuple(it.path for it in result.files_changed) if result else (),
         )
 
@@ -355,7 +357,7 @@ class Compactor:
             verb=journal.verb,
             reason=journal.reason,
             missing=missing,
-            checkpoint=journal.checkpoint if step == "reset" else None,
+            checkpoint=journal.checkpoint if step == "reset" else _before(journal),
         )
         assert self._agent.reset is not None
         try:
@@ -390,3 +392,9 @@ def _with_next(journal: ResetJournal, checkpoint: Checkpoint) -> ResetJournal:
     """With the Checkpoint's next step, so that whoever goes on drafts the same one."""
     assert journal.handoff is not None
     return replace(journal, handoff=replace(journal.handoff, next_safe_action=checkpoint.next))
+
+
+def _before(journal: ResetJournal) -> Checkpoint | None:
+    """The last Checkpoint before this one, of the same work."""
+    before = journal.checkpoint
+    return before if before and before.work == journal.work else None

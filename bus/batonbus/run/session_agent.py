@@ -1,5 +1,6 @@
 """An agent that is a program with a session of its own: it says how full that is, and is reset."""
 
+import anyio
 from msgspec.structs import replace
 
 from batonbus.logs import log
@@ -9,17 +10,15 @@ from batonbus.run.command import describe, read_output
 from batonbus.run.context import Context
 from batonbus.run.program import CommandFailedError, ProgramError
 from batonbus.run.session import Session
-from batonbus_schemas import (
-    AgentCard,
-    CompactionHandoff,
-    TaskResult,
-    TextForm,
-)
+from batonbus_schemas import AgentCard, CompactionHandoff, ContextUsage, TaskResult, TextForm
 from batonbus_schemas.compaction import HEADING, LABELS, read_compaction, write_compaction
 from batonbus_schemas.envelope import ADHOC
 
 FIELD_LIMIT = 2_000
 """Characters of each of the ten fields that are kept."""
+
+LOST_TIMEOUT = 1.0
+"""Seconds that the registry has to note that a session was lost; a heartbeat says it again."""
 
 MEASURE = "Begin nothing yet. Say in one line what you will do next."
 """Asked after a compaction that does not say what is left: every answer says how full it is."""
@@ -56,13 +55,18 @@ class Sitting:
     async def work(self, body: object, ctx: Context) -> TaskResult:
         """Ask the program. Raises CommandFailedError, ProgramError, ContextFullError."""
         ctx.check_command()
-        # A session that was lost with the last call is not as full as it was.
-        if self._session.id is None and await ctx.usage() != "unknown":
-            await ctx.usage(source="unknown")
         self._last = Handled(envelope=ctx.envelope, attempt=ctx.attempt)
-        answer = await self._session.run(self._prompt(ctx), extra=describe(ctx))
+        try:
+            answer = await self._session.run(self._prompt(ctx), extra=describe(ctx))
+        except BaseException:
+            # However it ended, the session is gone: the next one is not as full as it was.
+            with anyio.move_on_after(LOST_TIMEOUT, shield=True):
+                await ctx.usage(source="unknown")
+            raise
         self._was_reset = False
-        await ctx.usage(answer.usage.percent, source=answer.usage.source)
+        # Of a program that does not go on with it, nothing is left of what was in use.
+        usage = answer.usage if self._session.id else ContextUsage()
+        await ctx.usage(usage.percent, source=usage.source)
         result = read_output(answer.text, self._session.name)
         self._last = replace(self._last, result=result)
         return result
@@ -99,7 +103,7 @@ class Sitting:
     async def _handoff(self, request: ResetRequest) -> CompactionHandoff:
         """By the program itself. Where there is no session to ask, or it does not answer, and for
         what it leaves out twice: what the bus knows."""
-        known = self._known()
+        known = self._known(request)
         if self._session.id is None:
             return known
         if not request.missing:
@@ -117,10 +121,10 @@ class Sitting:
             return replace(known, **self._told)
         return CompactionHandoff(**{field: self._told.get(field, "") for field in LABELS})
 
-    def _known(self) -> CompactionHandoff:
+    def _known(self, request: ResetRequest) -> CompactionHandoff:
         last = self._last
         envelope, result = (last.envelope, last.result) if last else (None, None)
-        return compose_handoff(self._card, envelope, result)
+        return compose_handoff(self._card, envelope, result, request.checkpoint)
 
 
 def question(request: ResetRequest) -> str:
