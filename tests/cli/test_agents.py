@@ -143,6 +143,34 @@ def test_a_wrong_call_is_a_usage_error(invoke: Callable[..., Result], arguments:
     assert invoke("agent", *arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("def review(task: Dispatch, ctx: Context): ...", "review must be an `async def`"),
+        ("async def review(task: str, ctx: Context): ...", "review must annotate"),
+        ("async def review(task: Dispatch): ...", "review must take a body and a Context"),
+        ("async def review(task: Dispatch, ctx: Context", "was never closed"),
+    ],
+)
+def test_an_agent_that_is_written_wrongly_is_said_with_its_line(
+    invoke: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    head = "from batonbus import Agent, Context\nfrom batonbus_schemas import Dispatch\n"
+    name = f"wrong_{abs(hash(lines))}"
+    text = f"{head}reviewer = Agent('reviewer')\n@reviewer.handles\n{lines}\n"
+    (tmp_path / f"{name}.py").write_text(text)
+    answer = invoke("agent", f"{name}:reviewer")
+    assert answer.exit_code == 1
+    assert f"{name}.py:" in answer.stderr
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 @pytest.mark.parametrize("option", ["--command", "--runtime"])
 def test_a_program_that_is_not_there_is_said_at_once(
     invoke: Callable[..., Result], option: str, monkeypatch: pytest.MonkeyPatch

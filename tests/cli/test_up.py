@@ -5,10 +5,12 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import Result
 
 from batonbus.run.supervisor import restart_delay
 
@@ -119,3 +121,14 @@ def test_a_process_that_keeps_dying_is_started_less_and_less_often() -> None:
     delays = [restart_delay(deaths) for deaths in range(1, 9)]
     assert delays == sorted(delays)
     assert (delays[0], delays[-1]) == (0.1, 5.0)
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_line(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".batonbus").write_text("a file")
+    answer = invoke("up")
+    assert answer.exit_code == 1
+    assert "cannot keep its store in" in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -21,7 +22,8 @@ class AgentNotFoundError(BatonbusError):
 def find_agent(target: str, folder: Path) -> Agent:
     """The agent at `module:attr`, looked up from `folder`, or the installed one of that name.
 
-    Raises AgentNotFoundError that says what there is; an error inside of the module is its own.
+    Raises AgentNotFoundError that says what there is, or what is wrong with how an agent is
+    written; any other error inside of the module is its own.
     """
     name, colon, attribute = target.partition(":")
     if not colon:
@@ -34,7 +36,22 @@ def find_agent(target: str, folder: Path) -> Agent:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise AgentNotFoundError(f"no module {error.name!r} in {folder} or installed") from None
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise AgentNotFoundError(f"{name} cannot be loaded: {_place(error)}: {error}") from error
     return _as_agent(target, attribute, vars(module))
+
+
+def _place(error: Exception) -> str:
+    """Where in the user's own files it went wrong: the last line that is not of a library."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = [it for it in traceback.extract_tb(error.__traceback__) if not _is_library(it)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
+
+
+def _is_library(frame: traceback.FrameSummary) -> bool:
+    ours = Path(__file__).parents[1]
+    return Path(frame.filename).is_relative_to(ours) or frame.filename.startswith("<frozen")
 
 
 def _find_installed(name: str) -> Agent:

@@ -157,7 +157,7 @@ def _defaults_of_implementer() -> dict[str, Any]:
 def write_policy(policy: Policy) -> str:
     """A policy as TOML, each number with what it means. `read_policy` reads it back."""
     lines = [
-        "# The context policy of a Batonbus fleet. Every number is a default of the seeds.",
+        "# The context policy of a Batonbus fleet.",
         "# batonbus policy check FILE says what is wrong with a changed copy.",
         "",
         "# Percent of a model's context in use. soft: finish the current small operation; hard:",

@@ -104,9 +104,16 @@ async def local_bus(
 @contextmanager
 def _only_one(state: Path) -> Generator[None]:
     """Hold the folder's lock, which the system releases however we end."""
-    state.mkdir(parents=True, exist_ok=True)
-    _write(state / ".gitignore", "*\n")
-    with (state / "lock").open("w") as lock:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        _write(state / ".gitignore", "*\n")
+        opened = (state / "lock").open("w")
+    except OSError as error:
+        raise BusUnavailableError(
+            f"the bus cannot keep its store in {state} ({error.strerror}): start it in a folder "
+            "where it may write"
+        ) from error
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
