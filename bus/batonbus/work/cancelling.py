@@ -3,8 +3,9 @@
 from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.cancellation import cancelled
 from batonbus.run.core import Core
-from batonbus.run.history import read_chains
+from batonbus.run.history import find_chains
 from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.subjects import work_filter
 
 
 async def cancel_work(core: Core, work: str, reason: str) -> int:
@@ -18,7 +19,7 @@ async def cancel_work(core: Core, work: str, reason: str) -> int:
 
 async def _open_chains(core: Core, work: str) -> list[Chain]:
     """In the order of their beginning: a scheduler comes before the stages that it asks."""
-    chains = await read_chains(core.ledger)
+    chains = await find_chains(core.ledger, work_filter(core.fleet, work))
     own = [it for it in chains.values() if it.work == work]
     # What a settled handoff hands on is open before the window manager has seen it.
     unseen = [
