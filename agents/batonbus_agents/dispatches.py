@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from batonbus_agents.routes import Role
 from batonbus_agents.workshop import Task
 from batonbus_schemas import Dispatch, PreviousResult
+from batonbus_schemas.counts import counted
 
 ACTIONS: Mapping[Role, str] = {
     "specifier": "route",
@@ -75,7 +76,8 @@ def _context_pack(task: Task) -> str:
     """The task among the others, in a line."""
     needs = listed(task.planned.depends_on)
     after = f"after {needs}" if needs else "after no other task"
-    return f"One of {len(task.plan.tasks)} tasks, {after}; {len(task.declared)} declared files."
+    tasks, files = len(task.plan.tasks), len(task.declared)
+    return f"One of {counted(tasks, 'task')}, {after}; {counted(files, 'declared file')}."
 
 
 def skipped(task: str, commit: str) -> PreviousResult:

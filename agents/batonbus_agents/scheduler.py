@@ -13,6 +13,7 @@ from batonbus_agents.schedule import Outcome, Slot, blocked_reason, make_schedul
 from batonbus_agents.stages import fitted
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, Dispatch, TaskResult
+from batonbus_schemas.counts import counted
 
 ROLE: Role = "scheduler"
 
@@ -139,7 +140,8 @@ class Scheduling:
     def _report(self, started: datetime) -> TaskResult:
         outcomes = [self._outcomes[task] for task in sorted(self._outcomes)]
         failed = [it for it in outcomes if it.status != "PASS"]
-        what = f"{len(outcomes) - len(failed)} of {len(outcomes)} tasks of {self._work} committed."
+        tasks = counted(len(outcomes), "task")
+        what = f"{len(outcomes) - len(failed)} of {tasks} of {self._work} committed."
         lines = [what, *(f"{it.task} {it.status}: {it.reason}" for it in failed)]
         make = TaskResult.failed if failed else TaskResult.passed
         result = make("\n".join(lines), checks=tuple(_check(it) for it in outcomes))

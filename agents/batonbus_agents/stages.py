@@ -16,6 +16,7 @@ from batonbus_agents.routes import Role, route
 from batonbus_agents.works.words import is_nothing
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_schemas import Check, ContextHandoff, Dispatch, FileChange, TaskResult, Then
+from batonbus_schemas.counts import counted
 
 FIELD_LIMIT = 4_000
 """Bytes of JSON of each field of a context handoff: several of them have to find room in one
@@ -70,7 +71,10 @@ def fitted(result: TaskResult) -> TaskResult:
     """The result, with what is too long for a message cut in the middle."""
     context, files = result.context_handoff, _fitted_files(result.files_changed)
     unlisted = len(result.files_changed) - len(files)
-    notes = [result.notes, f"{unlisted:,} more files are not listed here." if unlisted else ""]
+    notes = [
+        result.notes,
+        f"{counted(unlisted, 'more file')} not listed here." if unlisted else "",
+    ]
     return replace(
         result,
         summary=shortened(result.summary, NOTES_LIMIT),

@@ -10,6 +10,7 @@ from batonbus_agents.stages import signed, stage_agent
 from batonbus_agents.workshop import Task, Workshop, now
 from batonbus_agents.worktree import Worktree
 from batonbus_schemas import Check, Dispatch, TaskResult
+from batonbus_schemas.counts import counted
 
 ROLE: Role = "verifier"
 
@@ -64,11 +65,11 @@ def summarize(task: Task, checks: tuple[Check, ...]) -> TaskResult:
         what = [f"{check.name} failed: {_last_line(check.output)}" for check in failed]
         return TaskResult.failed(
             "\n".join(what) or "Nothing could be checked.",
-            why=f"{len(failed)} of {len(checks)} checks of {task.id} failed.",
+            why=f"{len(failed)} of {counted(len(checks), 'check')} of {task.id} failed.",
             caution=caution,
         )
     return TaskResult.passed(
-        f"{len(passed)} checks of {task.id} pass: {', '.join(passed)}.",
+        f"{counted(len(passed), 'check')} of {task.id} passed: {', '.join(passed)}.",
         why="Each was run on the files as the builder left them.",
         caution=caution,
     )

@@ -1,77 +1,16 @@
 """A durable bus on NATS JetStream by which fleets of AI agents hand work to each other."""
 
-from batonbus.rules.chain import IllegalStepError
-from batonbus.rules.command_lines import CommandLine, CommandLineError
-from batonbus.rules.compaction import (
-    CheckpointRequest,
-    Entry,
-    Evidence,
-    Handled,
-    ResetDone,
-    ResetRequest,
-)
-from batonbus.rules.errors import (
-    BatonbusError,
-    Bounced,
-    BusUnavailableError,
-    CompactionError,
-    ConflictError,
-    ContextFullError,
-    MessageTooLargeError,
-    NoAnswerError,
-    ObjectError,
-    ReferenceTooLargeError,
-    Refuse,
-    ReroutedError,
-    TryAgain,
-)
-from batonbus.rules.settings import Settings
-from batonbus.run.agent import Agent
-from batonbus.run.bus import Bus
-from batonbus.run.contents import lay_out_contents
-from batonbus.run.context import Context
-from batonbus.run.copies import copied_passages
-from batonbus.run.program import CommandFailedError, Ended, ProgramError, run_program
-from batonbus.run.sent import Sent, gather
-from batonbus.run.session import Session, find_command_line
-from batonbus.testing import TestBus
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Agent",
-    "BatonbusError",
-    "Bounced",
-    "Bus",
-    "BusUnavailableError",
-    "CheckpointRequest",
-    "CommandFailedError",
-    "CommandLine",
-    "CommandLineError",
-    "CompactionError",
-    "ConflictError",
-    "Context",
-    "ContextFullError",
-    "Ended",
-    "Entry",
-    "Evidence",
-    "Handled",
-    "IllegalStepError",
-    "MessageTooLargeError",
-    "NoAnswerError",
-    "ObjectError",
-    "ProgramError",
-    "ReferenceTooLargeError",
-    "Refuse",
-    "ReroutedError",
-    "ResetDone",
-    "ResetRequest",
-    "Sent",
-    "Session",
-    "Settings",
-    "TestBus",
-    "TryAgain",
-    "copied_passages",
-    "find_command_line",
-    "gather",
-    "lay_out_contents",
-    "run_program",
-]
+if TYPE_CHECKING:
+    from batonbus.public import *  # noqa: F403 - its own `__all__` says which names they are
+
+
+def __getattr__(name: str) -> Any:
+    """The public names. They are imported when the first is asked for: the command line needs few
+    of them, and whoever presses Ctrl-C meanwhile must find its entry point there."""
+    public = import_module("batonbus.public")
+    if name == "__all__" or name in public.__all__:
+        return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

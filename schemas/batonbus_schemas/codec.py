@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from batonbus_schemas.contract import ContractV1, HandoffV1
+from batonbus_schemas.counts import counted
 from batonbus_schemas.envelope import Delivery, Envelope, Settlement
 from batonbus_schemas.receipts import Violation
 from batonbus_schemas.tokens import DEPTH_LIMIT, MESSAGE_LIMIT, Token
@@ -31,7 +32,7 @@ class InvalidMessageError(ValueError):
     def __init__(self, violations: tuple[Violation, ...]) -> None:
         if len(violations) > VIOLATION_LIMIT:
             left = len(violations) - VIOLATION_LIMIT + 1
-            rest = Violation(path="$", problem=f"{left:,} more violations, not listed")
+            rest = Violation(path="$", problem=f"{counted(left, 'more violation')}, not listed")
             violations = (*violations[: VIOLATION_LIMIT - 1], rest)
         super().__init__(violations)
         self.violations = violations

@@ -64,13 +64,15 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
     """A registry entry: the card, and the accepted events that this process works under.
 
     An owner is alive for a handoff only while its entry lists that accepted sequence. `closed` is
-    why it takes no new work now; empty while it does.
+    why it takes no new work now; empty while it does. `shared`: another process runs under the same
+    id, and they take each other's work.
     """
 
     card: AgentCard
     working: tuple[int, ...] = ()
     stopping: bool = False
     closed: str = ""
+    shared: bool = False
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from batonbus_schemas.bodies import Dispatch
 from batonbus_schemas.context import SHOWN_LINES, WindowEntry, shown
+from batonbus_schemas.counts import counted
 from batonbus_schemas.envelope import Envelope
 from batonbus_schemas.receipts import TextForm
 from batonbus_schemas.sections import joined, says, sections
@@ -70,6 +71,6 @@ def _fields(entry: WindowEntry, where: str) -> Iterator[str]:
     for name in SHOWN_LINES:
         text, cut = shown(name, getattr(entry, name) or "")
         if says(text):
-            more = f" ({cut:,} more {'line' if cut == 1 else 'lines'} in {where})" if cut else ""
+            more = f" ({counted(cut, 'more line')} in {where})" if cut else ""
             quote = "\n".join(f"> {line}" for line in text.splitlines())
             yield f"**{name.capitalize()}**{more}\n\n{quote}"

@@ -93,7 +93,7 @@ async def test_a_thousand_edits_that_were_not_declared_are_a_fail_that_fits_a_me
     assert result.status == "FAIL"
     assert "package-0000" in result.summary
     assert "and 1,180 more" in result.summary
-    assert "more files are not listed" in result.notes
+    assert "more files not listed here" in result.notes
 
 
 async def test_a_file_that_no_works_file_could_name_is_a_fail(project: Project) -> None:

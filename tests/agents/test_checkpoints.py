@@ -109,7 +109,7 @@ async def test_a_failed_stage_says_what_to_build_again_and_at_last_what_to_mend(
         "Build TASK-01 again: It is red in attempt 2.",
         "Mend TASK-01, it FAILED: It is red in attempt 3.",
     ]
-    assert log[-1].next.startswith(f"Mend what failed, and run {WORK} again: 0 of 1 tasks")
+    assert log[-1].next.startswith(f"Mend what failed, and run {WORK} again: 0 of 1 task")
 
 
 def rewrite(project: Project, name: str, old: str, new: str) -> None:

@@ -54,7 +54,7 @@ async def test_checks_are_really_run_and_their_output_is_recorded(project: Proje
     assert "grep TASK-01 new.txt" in checks["verify"].output
     assert checks["verify"].output.endswith("TASK-01")
     assert result.context_handoff is not None
-    assert "3 checks of TASK-01 pass" in result.context_handoff.what
+    assert "3 checks of TASK-01 passed" in result.context_handoff.what
     assert "no command for build; no command for lint" in result.context_handoff.caution
 
 

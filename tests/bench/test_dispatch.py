@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from batonbus.bench.dispatch import is_reachable, make_context, needs
-from batonbus.cli import app
+from batonbus.cli.commands import app
 from batonbus_schemas import DetailLevel, Dispatch, Envelope, WindowEntry, render
 from batonbus_schemas.context import Edge
 

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 from batonbus.rules.chain import OPERATOR
 from batonbus.run.core import open_core
 from batonbus.testing import FAST

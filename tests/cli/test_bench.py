@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 
 
 def test_bench_alone_measures_whole_handoffs_a_second() -> None:

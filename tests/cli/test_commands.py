@@ -3,17 +3,21 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from typer.testing import CliRunner
 
-from batonbus.cli import app
-from batonbus.cli.commands import COMMANDS
+from batonbus.cli.commands import COMMANDS, app
 from batonbus.cli.output import clean, one_line
 from batonbus.cli.running import known_errors
 from batonbus.rules.errors import NoAnswerError
+
+BATONBUS = (sys.executable, "-P", "-m", "batonbus")
+SCRIPT = (str(Path(sys.executable).with_name("batonbus")),)
+"""The program as `pip` installs it."""
 
 
 def test_the_overview_names_every_command() -> None:
@@ -44,11 +48,71 @@ def test_a_wrong_call_is_exit_code_2_and_says_so_on_stderr(arguments: list[str])
     assert answer.stderr
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_call_that_asked_for_json_gets_one_object(name: str, last_json: Any) -> None:
+    answer = CliRunner().invoke(app, [name, "--json", "--no-such-option"])
+    assert (answer.exit_code, len(answer.stdout.splitlines())) == (2, 1)
+    assert last_json(answer.stdout) == {"error": "No such option: --no-such-option"} or (
+        # Groups, and commands that run for ever, have no --json.
+        last_json(answer.stdout) == {"error": "No such option: --json"}
+    )
+    assert answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sned", "--json"], "No such command 'sned'"),
+        (["--nope", "send", "--json"], "No such option: --nope"),
+        (["send", "--json"], "Missing argument 'FILE|TEXT'"),
+        (["send", "--json", "--wait", "--timeout", "0", "x"], "Invalid value for '--timeout'"),
+        (["show", "--json", "zzzz"], "'zzzz' is no id of a handoff"),
+        (["dead", "purge", "--json"], "name dead letters, or say --all"),
+        (["dead", "list", "--json", "--log-level", "loud"], "'loud' is not one of"),
+    ],
+)
+def test_the_object_says_what_is_wrong_with_the_call(
+    arguments: list[str], said: str, last_json: Any
+) -> None:
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exit_code == 2
+    assert said in last_json(answer.stdout)["error"]
+    assert answer.stderr
+
+
+def test_a_text_is_no_wish_for_json() -> None:
+    answer = CliRunner().invoke(app, ["send", "--to", "x", "--timeout", "3", "--", "--json"])
+    assert (answer.exit_code, answer.stdout) == (2, "")
+
+
 def test_a_command_imports_no_other_command() -> None:
     code = "import sys, batonbus.cli.agents; print(*(it for it in sys.modules if '.cli.' in it))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     imported = set(answer.stdout.split())
     assert not imported & {entry.module for entry in COMMANDS.values()} - {"batonbus.cli.agents"}
+
+
+def test_the_command_line_imports_no_bus_before_it_is_needed() -> None:
+    code = "import sys, batonbus.cli; print('nats' in sys.modules, 'batonbus.run' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.stdout == "False False\n"
+
+
+@pytest.mark.parametrize("program", [BATONBUS, SCRIPT])
+@pytest.mark.parametrize("imported", ["typer", "structlog"])
+def test_ctrl_c_during_the_imports_ends_without_a_word(
+    program: tuple[str, ...], imported: str, tmp_path: Path
+) -> None:
+    code = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(20)"
+    (tmp_path / f"{imported}.py").write_text(code)
+    answer = subprocess.run(
+        [*program, "doctor"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
 
 
 def test_tracing_costs_nothing_where_nobody_asked_for_it() -> None:

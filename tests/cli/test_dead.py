@@ -64,13 +64,22 @@ def test_a_dead_letter_is_listed_with_what_happened(
 ) -> None:
     row = listed(invoke, dead, "--work", "shop")
     assert row is not None
-    assert (row["task"], row["to"], row["attempts"]) == ("TASK-01", "weak", 3)
+    assert (row["task"], row["to"], len(row["attempts"])) == ("TASK-01", "weak", 3)
     assert row["error"].startswith("RuntimeError: [red]broken[/red]")
     assert row["retry"] is None
     assert listed(invoke, dead, "--work", "elsewhere") is None
     table = invoke("dead", "list").stdout
     assert str(dead)[:8] in table
     assert "\x1b" not in table
+
+
+def test_an_item_of_the_list_is_the_head_of_what_is_shown(
+    invoke: Callable[..., Result], dead: UUID, last_json: Any
+) -> None:
+    shown = last_json(invoke("dead", "show", str(dead), "--json").stdout)
+    beyond = {name: shown.pop(name) for name in ("fleet", "envelope", "events")}
+    assert listed(invoke, dead) == shown
+    assert all(beyond.values())
 
 
 def test_a_dead_letter_is_shown_by_the_beginning_of_its_id(

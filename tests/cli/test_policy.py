@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner, Result
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 from batonbus.wire.connection import connect
 from batonbus.wire.topology import inspect_topology
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 
 GOLDEN = Path(__file__).parents[2] / "schemas" / "golden"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from batonbus.cli import app
+from batonbus.cli.commands import app
 from batonbus_agents.works.folder import WorkFolder
 from batonbus_agents.works.validation import validate_folder
 

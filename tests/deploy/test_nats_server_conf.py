@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from batonbus.rules.chain import KINDS
+from batonbus.rules.settings import Settings
 from batonbus.wire.connection import connect
 from batonbus.wire.subjects import (
     answers_to,
@@ -122,6 +123,12 @@ def test_the_server_is_healthy_as_compose_asks_it(server: Any) -> None:
 
 def test_a_handoff_of_full_size_is_far_below_the_payload_limit(server: Any) -> None:
     assert server.look("varz")["max_payload"] == 1024 * 1024
+
+
+def test_a_lost_client_is_noticed_within_the_time_for_a_receipt(server: Any) -> None:
+    varz = server.look("varz")
+    # It is cut off instead of being asked a third time.
+    assert varz["ping_interval"] * (varz["ping_max"] + 1) <= Settings().receipt_timeout * 1e9
 
 
 @pytest.mark.parametrize("login", ["", "researcher:wrong@", "researcher:worker-code-password@"])

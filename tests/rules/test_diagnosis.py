@@ -96,6 +96,11 @@ def stored(*, used: int = 10**9, limit: int | None = None, age: float = 10 * DAY
         (stored(limit=10**9 + 10**7, age=1e9), "fail", "99% is used"),
         (stored(used=10**4, limit=10**9, age=60.0), "ok", "growth not known yet (less than an"),
         (stored(used=0, limit=0, age=0.0), "fail", "leaves 0 bytes: 100% is used"),
+        (
+            Storage(bytes=5, events=1, age=DAY, rooms=(Room(by="the disk", used=5, limit=10),)),
+            "warn",
+            "5 bytes in 1 event, 5 bytes more a day; the disk leaves 5 bytes for 1 day",
+        ),
         (None, "warn", "no ledger"),
     ],
 )
@@ -106,6 +111,13 @@ def test_the_room_of_the_ledger_is_told_in_days(
     assert finding.status == status
     assert said in finding.detail
     assert bool(finding.advice) == (status != "ok")
+
+
+def test_an_id_that_two_processes_share_is_named() -> None:
+    finding = look(agents=(Presence(card=CARD, shared=True),))["agents"]
+    assert finding.status == "warn"
+    assert f"more than one process runs as {CARD.id}" in finding.detail
+    assert "--id of its own" in finding.advice
 
 
 def test_without_a_ledger_nothing_is_said_to_be_written() -> None:

@@ -34,6 +34,21 @@ async def test_agents_are_listed_by_their_ids_each_with_its_last_word(wire: Any)
     assert await wire.registry.list() == [presence("a", 4), presence("b", 3), presence("c", 1)]
 
 
+async def test_who_says_it_again_is_told_whether_somebody_else_has_spoken_for_it(
+    server: Any, wire: Any, open_wire: Any
+) -> None:
+    async with open_wire(server.url) as other:
+        namesake = Registry(other.connection, other.publisher, wire.fleet)
+        assert not await wire.registry.put(presence("a", 1))
+        assert not await wire.registry.put(presence("a", 2))
+        assert not await namesake.put(presence("a", 3))  # as after a restart
+        assert not await namesake.put(presence("a", 4))
+        assert await wire.registry.put(presence("a", 5))
+        assert not await wire.registry.put(presence("a", 6))
+        assert await namesake.put(presence("a", 7))
+    assert await wire.registry.list() == [presence("a", 7)]
+
+
 async def test_an_agent_that_says_it_is_gone_is_gone(wire: Any) -> None:
     await wire.registry.put(presence("a"))
     await wire.registry.put(presence("b"))

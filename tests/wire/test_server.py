@@ -8,10 +8,12 @@ from typing import Any
 
 import anyio
 import pytest
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
 
 from batonbus.rules.errors import BusUnavailableError
 from batonbus.wire import server as server_module
-from batonbus.wire.connection import connect
+from batonbus.wire.connection import Connection, connect
 from batonbus.wire.server import (
     EmbeddedServer,
     embedded_server,
@@ -47,6 +49,43 @@ async def test_it_listens_on_loopback_alone(server: EmbeddedServer) -> None:
     # 127.0.0.2 would reach it, did it listen on every address.
     with pytest.raises(OSError, match="attempts failed"):
         await anyio.connect_tcp("127.0.0.2", server.port)
+
+
+async def asks_in_vain(asker: Connection) -> bool:
+    """Whether somebody was given the question who does not answer it."""
+    try:
+        await asker.client.request("questions", timeout=0.05)
+    except NoRespondersError:
+        return False
+    except NatsTimeoutError:
+        return True
+    raise AssertionError("nobody was there to answer")
+
+
+async def test_a_client_that_was_lost_without_a_word_is_soon_sent_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PING_INTERVAL", "100ms")
+    async with (
+        embedded_server(tmp_path) as server,
+        connect(server.url, "asker") as asker,
+        await anyio.connect_tcp("127.0.0.1", server.port) as silent,
+    ):
+        # It joins the keepers, and never answers anything, no ping either.
+        await silent.send(b'CONNECT {"verbose":false}\r\nSUB questions keepers 1\r\nPING\r\n')
+        heard = b""
+        while b"PONG" not in heard:
+            heard += await silent.receive()
+        assert await asks_in_vain(asker)
+        with anyio.fail_after(10):
+            while await asks_in_vain(asker):
+                pass
+
+
+async def test_a_lost_client_is_noticed_within_the_time_for_a_receipt(
+    server: EmbeddedServer,
+) -> None:
+    assert 'ping_interval: "10s"\nping_max: 2\n' in (server.store / "nats-server.conf").read_text()
 
 
 @pytest.mark.faults

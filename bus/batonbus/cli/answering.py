@@ -22,6 +22,7 @@ from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.inbox import Inbox
 from batonbus.wire.subjects import is_token
 from batonbus_schemas import Body, Question, TaskResult
+from batonbus_schemas.counts import counted
 
 USAGE = 2
 
@@ -134,7 +135,8 @@ def _as_result(body: Body, text: str, fail: bool) -> TaskResult:
     chosen = choose(body.options, text)
     if chosen is None:
         raise UnfitAnswerError(
-            f"{text!r} is none of its {len(body.options)} options: {number(body.options)}"
+            f"{text!r} is none of its {counted(len(body.options), 'option')}: "
+            f"{number(body.options)}"
         )
     return TaskResult.passed(chosen)
 

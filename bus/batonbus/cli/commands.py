@@ -1,10 +1,12 @@
 """Which commands there are. Each lives in a module of its own, imported only when it is called: a
 fleet starts many processes at once, and each pays for what it imports."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, NamedTuple
+from itertools import takewhile
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -31,6 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
     "fleet": Entry("batonbus.cli.fleet", "List the live agents."),
     "inbox": Entry("batonbus.cli.inbox", "List what waits for a person of a role."),
     "answer": Entry("batonbus.cli.answering", "Answer a question, as a person."),
+    "cancel": Entry("batonbus.cli.cancelling", "End one handoff, and the work on it."),
     "dead": Entry("batonbus.cli.dead", "Dead letters: look at them, try them again, purge them."),
     "retention": Entry("batonbus.cli.retention", "Export and purge what is over long ago."),
     "validate": Entry("batonbus.cli.validation", "Check messages in files, without a bus."),
@@ -43,8 +46,38 @@ COMMANDS: Mapping[str, Entry] = {
 """In the order of the overview."""
 
 
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+"""Whatever is wrong with a call. Typer itself names one kind of it alone."""
+
+
+@contextmanager
+def telling_programs(as_json: bool) -> Generator[None]:
+    """A wrong call that asked for JSON is answered in JSON, too; people are told by Typer."""
+    try:
+        yield
+    except UsageError as error:
+        # Not before it is needed: most calls are right.
+        from batonbus.cli.output import Output
+
+        Output(as_json).emit({"error": error.format_message()})
+        raise
+
+
 class Commands(TyperGroup):
     """The group of all commands, which knows them by name alone until one is called."""
+
+    def make_context(self, info_name: Any, args: list[str], *more: Any, **options: Any) -> Any:
+        """Read what stands before the command."""
+        as_json = "--json" in takewhile(lambda it: it != "--", args)
+        with telling_programs(as_json):
+            context = super().make_context(info_name, args, *more, **options)
+        context.meta[__name__] = as_json
+        return context
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read what stands behind it, and run it."""
+        with telling_programs(ctx.meta[__name__]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the table."""
@@ -92,8 +125,3 @@ def batonbus(
     Exit codes: 0 done or accepted, 1 error, 2 usage, 3 held, 4 refused,
     5 overdue, 6 failed, 7 halted.
     """
-
-
-def main() -> None:
-    """The entry point of the `batonbus` program."""
-    app()

@@ -38,6 +38,7 @@ from batonbus.run.dead_letters import DeadLetter, list_dead, make_retry, read_de
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.retention import read_relatives
 from batonbus_schemas import InvalidMessageError, encode
+from batonbus_schemas.counts import counted
 
 app = new_app(no_args_is_help=True)
 
@@ -105,7 +106,7 @@ async def _list(output: Output, url: str | None, fleet: str, work: str | None) -
 
 
 def summarize(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter for programs, without its content."""
+    """A dead letter for programs, without its content: an item of the list, the head of `show`."""
     chain, envelope = letter.history.chain, letter.envelope
     return {
         "handoff_id": chain.id,
@@ -114,10 +115,11 @@ def summarize(letter: DeadLetter) -> dict[str, Any]:
         "from": envelope.sender if envelope else chain.sender,
         "to": envelope.to if envelope else chain.addressee,
         "at": datetime.fromtimestamp(letter.at, UTC),
-        "attempts": len(letter.attempts),
+        "attempts": letter.attempts,
         "reason": letter.reason,
         "error": letter.error,
         "retry": letter.retry,
+        "trace_id": letter.trace_id or None,
     }
 
 
@@ -150,8 +152,6 @@ async def _show(output: Output, url: str | None, fleet: str, text: str) -> int:
     output.show(*_describe(letter))
     began = letter.history.steps[0].stored.event.at
     details = {
-        "attempts": letter.attempts,
-        "trace_id": letter.trace_id or None,
         "envelope": letter.envelope,
         "events": as_data(letter.history, began)["events"],
     }
@@ -309,7 +309,9 @@ async def _purge(
             output.show(f"{handoff_id} stays: {reason}")
         declined = bool(going) and not (yes or await _confirm(output, len(going), to))
         removed = await remove(core, [] if declined else going, to)
-    output.show(f"purged: {removed.handoffs} ({removed.events} events); stay: {len(kept)}")
+    output.show(
+        f"purged: {removed.handoffs} ({counted(removed.events, 'event')}); stay: {len(kept)}"
+    )
     if removed.file is not None:
         output.show(f"They are in {removed.file}.")
     output.emit(

@@ -9,6 +9,7 @@ from msgspec import Struct
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, short
 from batonbus.cli.running import run, start_logs
+from batonbus.rules.diagnosis import SHARED_ADVICE, tell_shared
 from batonbus.rules.gate import way_out
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
@@ -18,13 +19,15 @@ app = new_app()
 
 
 class LiveAgent(Struct, frozen=True):
-    """A live agent, with the handoffs that it works on; where it is closed, why, and what to do."""
+    """A live agent, with the handoffs that it works on; where it is closed, why, and what to do.
+    `shared`: more than one process runs under its id."""
 
     card: AgentCard
     state: str
     working: tuple[UUID, ...]
     closed: str = ""
     advice: str = ""
+    shared: bool = False
 
 
 @app.command()
@@ -60,6 +63,7 @@ async def _list(output: Output, url: str | None, fleet: str) -> int:
         )
     if agents:
         output.show(table, *(_tell_closed(it) for it in agents if it.closed))
+        output.show(*(_tell_shared(it) for it in agents if it.shared))
     else:
         output.show(
             f"no agent of the fleet {fleet!r} is alive: start one, for example\n"
@@ -79,12 +83,17 @@ async def _look_at(core: Core, presence: Presence) -> LiveAgent:
         working=working,
         closed=presence.closed,
         advice=way_out(presence.closed),
+        shared=presence.shared,
     )
 
 
 def _tell_closed(agent: LiveAgent) -> str:
     why = clean(f"{agent.card.id} is closed: {agent.closed}")
     return f"\n{why}\n  what to do: {agent.advice}"
+
+
+def _tell_shared(agent: LiveAgent) -> str:
+    return f"\n{tell_shared(agent.card.id)}\n  what to do: {SHARED_ADVICE}"
 
 
 def describe_usage(usage: ContextUsage) -> str:

@@ -23,6 +23,7 @@ from batonbus.run.archive import EXPORTS
 from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.retention import retain
+from batonbus_schemas.counts import counted
 
 DEFAULT_AGE = f"{RETENTION_AGE / 86_400:g}d"
 
@@ -80,7 +81,7 @@ async def _retain(
     for work, count in sorted(done.works.items()):
         output.show(f"  {work}: {count:,}")
     if done.removed.file is not None:
-        output.show(f"Their {done.removed.events:,} events are in {done.removed.file}.")
+        output.show(f"Exported: {counted(done.removed.events, 'event')}, to {done.removed.file}.")
     output.emit(
         {
             "fleet": fleet,

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import anyio
 import typer
 
+from batonbus.cli import INTERRUPTED
 from batonbus.cli.options import Level, log_format
 from batonbus.cli.output import Output
 from batonbus.logs import configure, log
@@ -21,9 +22,6 @@ GARBAGE_THRESHOLD = 100_000
 
 BY_SIGNAL = 128
 """Added to a signal's number, an exit code as shells have it."""
-
-INTERRUPTED = BY_SIGNAL + signal.SIGINT
-"""Exit code after Ctrl-C."""
 
 
 def start_logs(level: Level | None, default: Level) -> None:

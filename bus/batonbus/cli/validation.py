@@ -14,6 +14,7 @@ from batonbus.cli.output import Output, clean
 from batonbus.run.agent import BODY_TYPES
 from batonbus.secrecy import find_in
 from batonbus_schemas import HandoffV1, InvalidMessageError, Violation, decode, read_handoff
+from batonbus_schemas.counts import counted
 from batonbus_schemas.xml import Reading, read_dispatch, read_result
 
 KINDS = {str(cast("Any", it).__struct_config__.tag): it for it in BODY_TYPES}
@@ -77,9 +78,7 @@ def _read(name: str) -> bytes:
 
 
 def _count(violations: tuple[Violation, ...]) -> str:
-    if not violations:
-        return "valid"
-    return "1 violation" if len(violations) == 1 else f"{len(violations)} violations"
+    return counted(len(violations), "violation") if violations else "valid"
 
 
 def check(file: str, data: bytes) -> Checked:

@@ -10,9 +10,10 @@ from typing import Annotated, TypeVar
 import anyio
 import typer
 
+from batonbus.cli import INTERRUPTED
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output, clean, new_table, one_line
-from batonbus.cli.running import INTERRUPTED, run, run_until_signal, start_logs
+from batonbus.cli.running import run, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.cli.work_options import OnDone, Repo, Runtimes, Variables, role_named, runtime_specs
 from batonbus.rules.errors import Bounced
@@ -32,6 +33,7 @@ from batonbus_agents.templates import new_work
 from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
+from batonbus_schemas.counts import counted
 
 T = TypeVar("T")
 
@@ -246,7 +248,7 @@ def cancel(
         address = _address(workshop, url) or find_url(workshop.repository.path)
         async with open_operator(address, fleet=fleet or find_fleet()) as core:
             count = await cancel_work(core, work, reason)
-        output.show(f"{work}: {count} open handoffs cancelled")
+        output.show(f"{work}: {counted(count, 'open handoff')} cancelled")
         output.emit({"work": work, "cancelled": count})
         return 0
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from batonbus.rules.gate import stays_closed, way_out
 from batonbus.rules.storage import Storage, amount
 from batonbus_schemas import MESSAGE_LIMIT, Presence
+from batonbus_schemas.counts import counted
 
 HEADERS_LIMIT = 8_192
 """Bytes that are kept free for the headers of an event."""
@@ -195,7 +196,7 @@ def _clock(facts: Facts) -> Finding:
 
 def _window_manager(facts: Facts) -> Finding:
     if facts.pulls:
-        return _ok("window manager", f"listening ({facts.pulls} pulls wait)")
+        return _ok("window manager", f"listening ({counted(facts.pulls, 'pull')} waiting)")
     return _fail(
         "window manager",
         "no pull waits: none is running, so nothing is delivered",
@@ -213,9 +214,19 @@ def _keeper(facts: Facts) -> Finding:
     )
 
 
+SHARED_ADVICE = "start each process with an --id of its own, or without --id"
+
+
+def tell_shared(*agents: str) -> str:
+    """What it means that several processes run under each of these ids."""
+    return f"more than one process runs as {', '.join(agents)}, and they take each other's work"
+
+
 def _agents(facts: Facts) -> Finding:
     roles = sorted({it.card.role for it in facts.agents})
     detail = f"{len(facts.agents)} alive: {', '.join(roles)}"
+    if shared := [it.card.id for it in facts.agents if it.shared]:
+        return _warn("agents", f"{detail}; {tell_shared(*shared)}", SHARED_ADVICE)
     if stuck := [it for it in facts.agents if stays_closed(it.closed)]:
         reasons = "; ".join(f"{it.card.id} is closed: {it.closed}" for it in stuck)
         ways = "; ".join(dict.fromkeys(way_out(it.closed) for it in stuck))
@@ -250,7 +261,7 @@ def _storage(facts: Facts) -> Finding:
     if storage is None:
         return _warn("storage", "there is no ledger to measure", "start the bus: `batonbus up`")
     room, growth, days = storage.tightest, storage.growth, storage.days_left
-    detail = f"{amount(storage.bytes)} in {storage.events:,} events, "
+    detail = f"{amount(storage.bytes)} in {counted(storage.events, 'event')}, "
     if growth is None:
         detail += "growth not known yet (less than an hour of data)"
     else:
@@ -258,7 +269,7 @@ def _storage(facts: Facts) -> Finding:
     if room is None:
         return _ok("storage", f"{detail}; no limit is known here")
     detail += f"; {room.by} leaves {amount(room.left)}"
-    detail += f" for {days:,.0f} days" if days is not None else ""
+    detail += f" for {counted(round(days), 'day')}" if days is not None else ""
     advice = "let go of what is over: `batonbus retention run`, or give the server more room"
     if room.filled > FULL or (days is not None and days < 1):
         return _fail("storage", f"{detail}: {room.filled:.0%} is used", advice)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from batonbus.rules.expressions import unbounded
 from batonbus.rules.secrets import Banned
 from batonbus_schemas import Violation
+from batonbus_schemas.counts import counted
 from batonbus_schemas.violations import member_path
 
 S = TypeVar("S", bound=Struct)
@@ -93,7 +94,9 @@ class FleetSecrets:
             at = it.end
         parts.append(text[at:SCANNED])
         if len(text) > SCANNED:
-            parts.append(f"[{len(text) - SCANNED:,} characters that nobody looked through]")
+            parts.append(
+                f"[{counted(len(text) - SCANNED, 'character')} that nobody looked through]"
+            )
         return "".join(parts)
 
     def find_bans(self, message: object, path: str = "$") -> list[Violation]:

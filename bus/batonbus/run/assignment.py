@@ -15,6 +15,7 @@ from batonbus.rules.errors import BatonbusError, Refuse
 from batonbus.rules.policy import Budget, Policy
 from batonbus.run.contents import hide_from_git
 from batonbus_schemas import AgentCard, Delivery, TextForm, TextSize, render
+from batonbus_schemas.counts import counted
 
 
 class ReferencesNotWrittenError(BatonbusError):
@@ -53,8 +54,8 @@ class Assignment:
                 hide_from_git(folder / Path(reference.path).parts[0])
         except OSError as error:
             raise ReferencesNotWrittenError(
-                f"{len(self.references)} texts that the assignment refers to cannot be written "
-                f"below {folder} ({error}): start the agent in a folder where it may write"
+                f"{counted(len(self.references), 'text')} that the assignment refers to cannot be "
+                f"written below {folder} ({error}): start the agent in a folder where it may write"
             ) from error
 
 

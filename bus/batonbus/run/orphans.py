@@ -5,10 +5,9 @@ from uuid import UUID
 from batonbus.logs import log
 from batonbus.rules.chain import RECEIPT_KEEPER, Chain, Event
 from batonbus.rules.orphans import Families, Orphan
-from batonbus.run.cancellation import cancelled
+from batonbus.run.cancellation import cancel_chain
 from batonbus.run.changes import Changes
 from batonbus.run.core import Core
-from batonbus.wire.publisher import LostRaceError
 
 
 class Orphans:
@@ -40,14 +39,8 @@ class Orphans:
             await self._changed.wait(since=count)
 
     async def _end(self, orphan: Orphan) -> None:
-        ledger = self._core.ledger
         seed = Chain(id=orphan.chain.id, work=orphan.chain.work, waiter=orphan.chain.waiter)
-        while not (chain := await ledger.read_folded(seed)).final:
-            draft = cancelled(self._core.fleet, chain, by=RECEIPT_KEEPER, reason=orphan.reason)
-            try:
-                await ledger.append(draft, tail=chain.tail)
-            except LostRaceError:
-                continue
-            log.info("handoff.cancelled", handoff=str(chain.id), reason=orphan.reason)
-            break
+        before = await cancel_chain(self._core, seed, by=RECEIPT_KEEPER, reason=orphan.reason)
+        if not before.final:
+            log.info("handoff.cancelled", handoff=str(seed.id), reason=orphan.reason)
         self._ended.add(orphan.chain.id)

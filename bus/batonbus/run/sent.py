@@ -8,6 +8,7 @@ from batonbus.rules.errors import Bounced, NoAnswerError
 from batonbus.run.client import Client
 from batonbus.run.lines import Line
 from batonbus_schemas import Receipt, TaskResult
+from batonbus_schemas.counts import counted
 
 RECEIPT_MARGIN = 5.0
 """Seconds that an answer may be on its way after the keeper's deadline."""
@@ -80,5 +81,7 @@ async def gather(*sent: Sent) -> list[TaskResult]:
             results.append(error)
     bounced = [it for it in results if isinstance(it, Bounced)]
     if bounced:
-        raise ExceptionGroup(f"{len(bounced)} of {len(sent)} handoffs gave no result", bounced)
+        raise ExceptionGroup(
+            f"{len(bounced)} of {counted(len(sent), 'handoff')} gave no result", bounced
+        )
     return [it for it in results if isinstance(it, TaskResult)]

@@ -22,9 +22,13 @@ from batonbus.run.client import Client
 from batonbus.run.compaction import Compactor, Ending
 from batonbus.run.gate import Gate
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
+from batonbus.run.namesake import Namesake
 from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.topology import role_consumer
 from batonbus_schemas import Presence
+
+NAMESAKE_BEATS = 4
+"""Heartbeats within which a process that lives under our id has overwritten our entry twice."""
 
 LEAVE_TIMEOUT = 2.0
 """Seconds that telling the registry and the server of our end may take."""
@@ -53,6 +57,7 @@ class Worker:
         self._changed = Changes()
         self._stopping = False
         self._putting = anyio.Lock()
+        self._namesake = Namesake(NAMESAKE_BEATS * client.settings.heartbeat)
         self._gate = Gate(agent.card, client.policies, self._changed, self._store_presence)
         self._session = Compactor(agent, client, self._gate)
 
@@ -121,11 +126,15 @@ class Worker:
 
     async def _put_presence(self) -> None:
         try:
-            # One after the other: a report that is stored is not overwritten by what was so before.
-            async with self._putting:
-                await self._client.registry.put(self._presence())
+            await self._put_once()
         except NoAnswerError as error:
             log.warning("presence.not_put", error=str(error))
+
+    async def _put_once(self) -> None:
+        # One after the other: a report that is stored is not overwritten by what was so before.
+        async with self._putting:
+            if await self._client.registry.put(self._presence()):
+                self._namesake.note_overwritten(anyio.current_time())
 
     def _presence(self) -> Presence:
         return Presence(
@@ -133,14 +142,14 @@ class Worker:
             working=tuple(self._running),
             stopping=self._stopping,
             closed=self._gate.closed,
+            shared=self._namesake.is_there(anyio.current_time()),
         )
 
     async def _store_presence(self) -> None:
         """Returns when the registry has it, however long that takes."""
         while True:
             try:
-                async with self._putting:
-                    await self._client.registry.put(self._presence())
+                await self._put_once()
             except NoAnswerError as error:
                 log.warning("presence.not_put", error=str(error))
                 await anyio.sleep(self._settings.heartbeat / 20)

@@ -15,7 +15,7 @@ from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
 from batonbus.wire.feed import Received
 from batonbus.wire.nats_client import parse_headers
-from batonbus.wire.publisher import LostRaceError, Publisher
+from batonbus.wire.publisher import EXPECTED, LostRaceError, Publisher
 from batonbus.wire.subjects import (
     Subject,
     all_events,
@@ -33,8 +33,7 @@ READ_TIMEOUT = 2.0
 """Seconds that a read may take; one that is asked for while a cluster has no leader is never
 answered."""
 
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
+_EXPECTED_FILTER = f"{EXPECTED}-Subject"
 
 MARKS = "Batonbus"
 """The one header of ours: what a chain's fold needs, so that a headers-only read is enough."""
@@ -153,7 +152,7 @@ class Ledger:
         empty chain that the event's own header names."""
         filter_ = chain_filter(self.fleet, stored.subject.handoff_id)
         headers = stored.headers
-        return headers.get(_EXPECTED) == "0" and headers.get(_EXPECTED_FILTER) == filter_
+        return headers.get(EXPECTED) == "0" and headers.get(_EXPECTED_FILTER) == filter_
 
     async def last_sequence(self) -> int:
         """The sequence of the newest event; 0 where none was ever stored."""
@@ -325,7 +324,7 @@ def _headers(draft: Draft, tail: int, filter_: str) -> dict[str, str]:
     return {
         **draft.trace,
         MARKS: msgspec.json.encode(header).decode(),
-        _EXPECTED: str(tail),
+        EXPECTED: str(tail),
         _EXPECTED_FILTER: filter_,
     }
 

@@ -9,10 +9,10 @@ import msgspec
 from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
 from batonbus.wire.ledger import NO_MESSAGE, Message
-from batonbus.wire.publisher import LostRaceError, Publisher
+from batonbus.wire.publisher import EXPECTED, LostRaceError, Publisher
 from batonbus.wire.subjects import check_token, objects_bucket
 
-_EXPECTED = {"Nats-Expected-Last-Subject-Sequence": "0"}
+_NOTHING_YET = {EXPECTED: "0"}
 
 
 class _Found(msgspec.Struct):
@@ -32,7 +32,7 @@ class Objects:
         """Store a content under its hash; False where it is stored already. Raises NoAnswerError
         (it may be stored or not), MessageTooLargeError, BusUnavailableError."""
         try:
-            await self._publisher.publish(self._subject(name), content, _EXPECTED)
+            await self._publisher.publish(self._subject(name), content, _NOTHING_YET)
         except LostRaceError:
             return False
         return True

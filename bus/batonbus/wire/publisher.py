@@ -28,6 +28,10 @@ WRONG_TAIL, UNDECIDED = 10071, 10164
 """Error codes of a lost compare-and-set. The second one is a cluster's, without a number."""
 
 
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+"""The header of a compare-and-set: the sequence of the subject's last message, or 0."""
+
+
 class LostRaceError(Exception):
     """Another writer was first: read the chain again, fold again, decide again.
 

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 from batonbus.logs import log
 from batonbus.rules.errors import NoAnswerError
 from batonbus.wire.connection import ApiError, Connection
-from batonbus.wire.publisher import Publisher
+from batonbus.wire.publisher import EXPECTED, LostRaceError, Publisher
 from batonbus.wire.subjects import check_token, registry_bucket
 from batonbus_schemas import Presence
 
@@ -45,11 +45,23 @@ class Registry:
         self._publisher = publisher
         self._prefix = f"$KV.{registry_bucket(fleet)}"
         self._stream = f"KV_{registry_bucket(fleet)}"
+        self._own: dict[str, int] = {}
+        """The sequences of the entries that we wrote."""
 
-    async def put(self, presence: Presence) -> None:
-        """Say that this agent is there, and what it works on. Raises NoAnswerError."""
+    async def put(self, presence: Presence) -> bool:
+        """Say that this agent is there, and what it works on. Returns whether somebody else has
+        written its entry since we did, as far as that is known. Raises NoAnswerError."""
         key = check_token("agent", presence.card.id)
-        await self._publisher.publish(f"{self._prefix}.{key}", msgspec.json.encode(presence), {})
+        subject, data = f"{self._prefix}.{key}", msgspec.json.encode(presence)
+        # Without an answer nobody knows what stands there: then whoever wrote it may be we.
+        own = self._own.pop(key, None)
+        expected = {} if own is None else {EXPECTED: str(own)}
+        try:
+            self._own[key] = await self._publisher.publish(subject, data, expected)
+        except LostRaceError:
+            self._own[key] = await self._publisher.publish(subject, data, {})
+            return True
+        return False
 
     async def remove(self, agent: str) -> None:
         """Say that this agent is gone. Raises NoAnswerError."""

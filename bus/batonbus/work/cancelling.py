@@ -1,10 +1,9 @@
 """Cancelling a work: whatever of it is open ends, the senders before those that they ask."""
 
 from batonbus.rules.chain import OPERATOR, Chain
-from batonbus.run.cancellation import cancelled
+from batonbus.run.cancellation import cancel_chain
 from batonbus.run.core import Core
 from batonbus.run.history import find_chains
-from batonbus.wire.publisher import LostRaceError
 from batonbus.wire.subjects import work_filter
 
 
@@ -32,9 +31,5 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
 
 async def _cancel(core: Core, chain: Chain, reason: str) -> bool:
     """Whether it ended so; a keeper may be first, where whoever asked for it was cancelled."""
-    draft = cancelled(core.fleet, chain, by=OPERATOR, reason=reason)
-    try:
-        await core.ledger.append(draft, tail=chain.tail)
-    except LostRaceError:
-        return (await core.ledger.read_folded(chain)).stage == "cancelled"
-    return True
+    before = await cancel_chain(core, chain, by=OPERATOR, reason=reason)
+    return not before.final or before.stage == "cancelled"
