@@ -163,3 +163,19 @@ async def test_only_a_settled_event_that_counts_opened_a_dead_one(core: Core) ->
         await child.write("dead", "operator", b'{"reason": "nobody took it"}')
         assert (await read_dead(core, child.id)).handed_on_by == expected
     assert [it.handed_on_by for it in await list_dead(core)] == [None, parent.id]
+
+
+async def test_a_work_is_cancelled_though_a_child_ended_under_another_name(core: Core) -> None:
+    parent = Writer(core)
+    await parent.deliver()
+    await parent.settle(child_to="verifier")
+    child = Writer(core, child_id(parent.id))
+    await child.write("dead", "operator", b'{"reason": "nobody took it"}', work="office")
+    assert await cancel_work(core, "shop", "not wanted") == 0
+    waiting, handing_on = Writer(core), Writer(core)
+    await waiting.deliver()
+    await handing_on.deliver()
+    await handing_on.settle(child_to="verifier", waiter="asker")
+    assert await cancel_work(core, "shop", "not wanted") == 2
+    chains = await read_chains(core.ledger)
+    assert chains[waiting.id].stage == chains[child_id(handing_on.id)].stage == "cancelled"

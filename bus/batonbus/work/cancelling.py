@@ -22,11 +22,11 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
     own = [it for it in chains.values() if it.work == work]
     # What a settled handoff hands on is open before the window manager has seen it.
     unseen = [
-        Chain(id=it.child, work=work, waiter=it.waiter)
+        await core.ledger.read_folded(Chain(id=it.child, work=work, waiter=it.waiter))
         for it in own
         if it.child and it.child not in chains
     ]
-    return [it for it in own if not it.final] + unseen
+    return [it for it in (*own, *unseen) if not it.final]
 
 
 async def _cancel(core: Core, chain: Chain, reason: str) -> bool:
