@@ -3,6 +3,7 @@
 import os
 import signal
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import msgspec
@@ -12,6 +13,7 @@ from nats.aio.msg import Msg
 from batonbus.wire import reader as reader_module
 from batonbus.wire.feed import Feed, Received
 from batonbus.wire.reader import FORGET_AFTER, read_from
+from batonbus.wire.subjects import chain_filter, kind_filter
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +69,28 @@ async def test_reading_can_begin_in_the_middle(wire: Any) -> None:
     await fill(wire, 10)
     async with read_from(wire.connection, wire.fleet, 8) as feed:
         assert await read_on(feed, 10) == [8, 9, 10]
+
+
+async def test_only_what_is_under_a_subject_is_read(wire: Any) -> None:
+    await fill(wire, 20)
+    mine = uuid4()
+    first = await wire.ledger.append(wire.draft(handoff_id=mine), tail=0)
+    await fill(wire, 20)
+    second = await wire.ledger.append(
+        wire.draft("cancelled", handoff_id=mine, actor="operator"), tail=first
+    )
+    await fill(wire, 1)
+    for subject, start, sequences in (
+        (chain_filter(wire.fleet, mine), 1, [first, second]),
+        (chain_filter(wire.fleet, mine), first + 1, [second]),
+        (kind_filter(wire.fleet, "cancelled"), 1, [second]),
+        (kind_filter(wire.fleet, "dead"), 1, []),
+        (kind_filter(wire.fleet, "cancelled"), second + 1, []),
+    ):
+        heard: list[Any] = []
+        with anyio.fail_after(5):
+            await reader_module.read_to_head(wire.ledger, heard.append, start, subject=subject)
+        assert [it.event.sequence for it in heard] == sequences
 
 
 async def test_reading_can_begin_behind_the_end(wire: Any) -> None:

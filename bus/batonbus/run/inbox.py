@@ -18,9 +18,10 @@ from batonbus.run.agent import Agent
 from batonbus.run.client import Client
 from batonbus.run.core import Core
 from batonbus.run.handling import Answer, Handling
-from batonbus.run.history import HandoffNotFoundError, History, make_history, read_chains
+from batonbus.run.history import HandoffNotFoundError, History, find_chains, make_history
 from batonbus.wire.ledger import Stored
 from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.subjects import deliveries_to
 from batonbus_schemas import Delivery, Envelope, Presence, Settlement, TaskResult, decode
 
 
@@ -74,7 +75,8 @@ class Inbox:
     async def read(self, role: str) -> list[Waiting]:
         """What waits for this role (or agent), the oldest first."""
         agents = await self._core.registry.list()
-        chains = await read_chains(self._core.ledger)
+        delivered = deliveries_to(self._core.fleet, role)
+        chains = await find_chains(self._core.ledger, delivered)
         free = [
             it
             for it in chains.values()

@@ -1,7 +1,8 @@
 """The receipt keeper: within 30 s every sender knows, and no handoff is forgotten.
 
-A fold of the ledger in memory, read again at each start: there is no state to lose. Any number run
-side by side; the compare-and-set decides who answered.
+A fold of the ledger in memory, read again at each start: there is no state to lose (see
+decisions/starts-of-a-keeper.md). Any number run side by side; the compare-and-set decides who
+answered.
 """
 
 import time

@@ -123,6 +123,11 @@ class Feed:
             raise anyio.EndOfStream
         return received
 
+    @property
+    def has_more(self) -> bool:
+        """Whether a message (or the end) is here already, and `receive` does not wait."""
+        return not self._buffer.empty()
+
     async def release(self) -> None:
         """One message less in hand: its place may be filled again."""
         self._in_hand -= 1

@@ -159,10 +159,10 @@ class Ledger:
         data = await self._ask(f"STREAM.INFO.{self.stream}")
         return msgspec.json.decode(data, type=_StreamInfo).state.last_seq
 
-    async def is_head(self, sequence: int) -> bool:
-        """Whether nothing stands behind this sequence. The newest one alone does not tell: it stays
-        when all that there was has been purged."""
-        behind = {"seq": sequence + 1, "next_by_subj": all_events(self.fleet)}
+    async def is_head(self, sequence: int, subject: str | None = None) -> bool:
+        """Whether nothing (under a subject) stands behind this sequence. The newest one alone does
+        not tell: it stays when all that there was has been purged."""
+        behind = {"seq": sequence + 1, "next_by_subj": subject or all_events(self.fleet)}
         return await self._get_message(behind) is None
 
     async def delivered_of(self, work: str) -> set[UUID]:

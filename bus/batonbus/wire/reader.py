@@ -12,9 +12,9 @@ from uuid import uuid4
 import anyio
 
 from batonbus.wire.connection import Connection
-from batonbus.wire.feed import Feed, open_feed
+from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.ledger import Ledger, Stored, read_received
-from batonbus.wire.subjects import stream_name
+from batonbus.wire.subjects import all_events, stream_name
 
 BATCH = 1000
 """Messages requested at a time: one request for everything gets the client cut off."""
@@ -28,9 +28,15 @@ SILENCE = 1.0
 
 @asynccontextmanager
 async def read_from(
-    connection: Connection, fleet: str, sequence: int = 1, *, headers_only: bool = True
+    connection: Connection,
+    fleet: str,
+    sequence: int = 1,
+    *,
+    subject: str | None = None,
+    headers_only: bool = True,
 ) -> AsyncGenerator[Feed]:
-    """A feed of every event from this sequence on; `received.pending` is 0 at the ledger's head."""
+    """A feed of every event (under a subject, which may have wildcards) from this sequence on;
+    `received.pending` is 0 at the last one that there is."""
     stream = stream_name(fleet)
 
     async def make_consumer(last: int) -> str:
@@ -39,6 +45,7 @@ async def read_from(
             "name": name,
             "ack_policy": "none",
             "deliver_policy": "by_start_sequence",
+            "filter_subject": subject or all_events(fleet),
             "opt_start_seq": max(sequence, last + 1),
             "headers_only": headers_only,
             "inactive_threshold": FORGET_AFTER * 1_000_000_000,
@@ -53,20 +60,25 @@ async def read_from(
 
 
 async def read_to_head(
-    ledger: Ledger, hear: Callable[[Stored], None], start: int = 1, *, headers_only: bool = True
+    ledger: Ledger,
+    hear: Callable[[Stored], None],
+    start: int = 1,
+    *,
+    subject: str | None = None,
+    headers_only: bool = True,
 ) -> None:
-    """Call `hear` with each event from the sequence `start` on, up to the ledger's head.
-    About 70,000 events a second, headers only."""
+    """Call `hear` with each event (under a subject, which may have wildcards) from the sequence
+    `start` on, up to the ledger's head. About 70,000 events a second, headers only."""
     last = start - 1
-    if await ledger.is_head(last):
+    if await ledger.is_head(last, subject):
         return
-    async with read_from(ledger.connection, ledger.fleet, start, headers_only=headers_only) as feed:
+    async with read_from(
+        ledger.connection, ledger.fleet, start, subject=subject, headers_only=headers_only
+    ) as feed:
         while True:
-            received = None
-            with anyio.move_on_after(SILENCE):
-                received = await feed.receive()
+            received = await _receive(feed)
             if received is None:
-                if await ledger.is_head(last):  # what was still to come has been purged meanwhile
+                if await ledger.is_head(last, subject):  # what was to come has been purged
                     return
                 continue
             last = received.sequence
@@ -76,3 +88,13 @@ async def read_to_head(
             if received.pending == 0:
                 return
             await feed.release()
+
+
+async def _receive(feed: Feed) -> Received | None:
+    """The next message, or None after a SILENCE; time limits cost as much as reading, so only where
+    there is something to wait for."""
+    if feed.has_more:
+        return await feed.receive()
+    with anyio.move_on_after(SILENCE):
+        return await feed.receive()
+    return None

@@ -128,6 +128,11 @@ def kind_filter(fleet: str, kind: Kind) -> str:
     return f"{_handoffs(fleet)}.*.{kind}.>"
 
 
+def work_filter(fleet: str, work: str) -> str:
+    """Every event of one work."""
+    return f"{_handoffs(fleet)}.*.*.{check_token('work', work)}.>"
+
+
 def deliveries_to(fleet: str, addressee: str) -> str:
     """What the window manager delivers to a role or an agent."""
     return f"{_handoffs(fleet)}.*.delivered.*.*.{check_token('addressee', addressee)}"

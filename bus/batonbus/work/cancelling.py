@@ -3,7 +3,8 @@
 from batonbus.rules.chain import OPERATOR, Chain
 from batonbus.run.cancellation import cancel_chain
 from batonbus.run.core import Core
-from batonbus.run.history import read_chains
+from batonbus.run.history import find_chains
+from batonbus.wire.subjects import work_filter
 
 
 async def cancel_work(core: Core, work: str, reason: str) -> int:
@@ -17,15 +18,15 @@ async def cancel_work(core: Core, work: str, reason: str) -> int:
 
 async def _open_chains(core: Core, work: str) -> list[Chain]:
     """In the order of their beginning: a scheduler comes before the stages that it asks."""
-    chains = await read_chains(core.ledger)
+    chains = await find_chains(core.ledger, work_filter(core.fleet, work))
     own = [it for it in chains.values() if it.work == work]
     # What a settled handoff hands on is open before the window manager has seen it.
     unseen = [
-        Chain(id=it.child, work=work, waiter=it.waiter)
+        await core.ledger.read_folded(Chain(id=it.child, work=work, waiter=it.waiter))
         for it in own
         if it.child and it.child not in chains
     ]
-    return [it for it in own if not it.final] + unseen
+    return [it for it in (*own, *unseen) if not it.final]
 
 
 async def _cancel(core: Core, chain: Chain, reason: str) -> bool:

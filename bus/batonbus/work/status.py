@@ -3,14 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
-from uuid import UUID
 
 from msgspec import Struct
 
 from batonbus.run.core import Core
-from batonbus.run.history import History, make_history
-from batonbus.wire.ledger import Stored
-from batonbus.wire.reader import read_to_head
+from batonbus.run.history import History, read_work
 from batonbus.work.runner import RUNNER
 from batonbus_agents.projection import make_progress, make_result
 from batonbus_agents.works.folder import work_folders
@@ -52,21 +49,11 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 async def read_stages(core: Core, works: Collection[str]) -> dict[str, list[Stage]]:
     """All handoffs of each of these works, in the order in which they began."""
-    found: dict[str, dict[UUID, list[Stored]]] = {work: {} for work in works}
-
-    def hear(stored: Stored) -> None:
-        handoffs = found.get(stored.event.work)
-        if handoffs is not None:
-            handoffs.setdefault(stored.subject.handoff_id, []).append(stored)
-
-    if works:
-        await read_to_head(core.ledger, hear, headers_only=False)
-    return {work: list(_stages(handoffs.items())) for work, handoffs in found.items()}
+    return {work: list(_stages(await read_work(core.ledger, work))) for work in works}
 
 
-def _stages(handoffs: Iterable[tuple[UUID, list[Stored]]]) -> Iterable[Stage]:
-    for handoff_id, events in handoffs:
-        history = make_history(handoff_id, events)
+def _stages(histories: Iterable[History]) -> Iterable[Stage]:
+    for history in histories:
         envelope = history.completed
         if envelope is not None:
             yield Stage(task=envelope.task or "", role=envelope.to, history=history)
