@@ -98,6 +98,40 @@ def test_known_values_of_the_environment_are_found_by_value() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("GH_PAT", "PGPASSWORD", "SSHPASS", "DB_PASS", "API_KEY2", "OPENAI_API_KEY_PROD"),
+        *("SECRET_KEY_BASE", "SENTRY_DSN", "SIGNING_KEY", "NPM_TOKEN", "db_password"),
+    ],
+)
+def test_a_variable_that_is_named_as_a_secret_is_known_by_its_value(name: str) -> None:
+    assert secret_values({name: "x9-Kkkk3kkqq"}) == {"x9-Kkkk3kkqq"}
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "OLDPWD", "PWD", "KEYBOARD", "HOME", "TOKEN_LIMIT", "PASSWORD_STORE_DIR"]
+)
+def test_a_variable_of_another_name_is_no_secret(name: str) -> None:
+    assert secret_values({name: "/home/x/projects/9"}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "sk-or-v1-" + "0a1b2c3d" * 8,
+        "sk-" + "0a1b2c3d" * 4,
+        "dop_v1_" + "0a1b2c3d" * 8,
+        "dapi" + "0a1b2c3d" * 4,
+        "hf_" + "abcdefgh1j" * 3,
+        "hvs.CAESIabcdefgh1jklmnopqrs",
+        "AGE-SECRET-KEY-1QQPZRY9X8GF2TVDW0S3JN54KHCE6",
+    ],
+)
+def test_a_token_is_known_by_its_issuer(token: str) -> None:
+    assert token not in mask(f"use {token} for it")
+
+
 @pytest.mark.parametrize("tag", ["think", "thinking", "analysis", "Reasoning"])
 def test_a_block_of_reasoning_is_taken_out(tag: str) -> None:
     assert mask(f"Done.<{tag}>hm,\nwell</{tag}> All of it.") == "Done. All of it."

@@ -80,6 +80,10 @@ of times: without bounds 60 KB took half a minute, and the window manager looks 
 _VALUE_REST = re.compile(rf"{_VALUE}*(?<!\.)")
 
 _SECRET_KEY = re.compile(rf"(?i)(?:^|[_-]){_NAME}$")
+_SECRET_VARIABLE = re.compile(
+    rf"(?i)(?:(?:^|[_-])(?:{_NAME}|pat|pass|dsn|key_base)|_key|passw(?:or)?d|sshpass)"
+    r"(?:_?\d+|_(?:prod|live|test|dev|staging|backup))?$"
+)
 _HEADER = re.compile(
     r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<value>[^\s\[]\S{5,})"
 )
@@ -102,6 +106,12 @@ _RANDOM = re.compile(
     rf"(?<![\w/+=.-])(?<!h1:)(?<!SHA256:)(?!sha\d{{1,3}}-|AAAA[BC]3){_NAMED_THINGS}"
     r"(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])"
 )
+_ISSUED = re.compile(
+    r"(?<![\w-])(?P<value>(?:sk-or-v1-|dop_v1_|doo_v1_|dapi|shpat_|shpss_|sbp_|r8_|hf_|npm_|glsa_|pul-"
+    r"|hvs\.|dp\.pt\.|AGE-SECRET-KEY-1)[A-Za-z0-9_-]{20,}|sk-[0-9a-f]{32,64})(?![\w-])"
+)
+"""Tokens of issuers that detect-secrets does not know, by what they begin with."""
+
 _PICTURE = re.compile(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{60,80}\r?\n){2,}^[ \t>]*[A-Za-z0-9+/]+={0,2}")
 """Base64 in lines, as of a picture or a certificate."""
 _DIGIT = re.compile(r"\d")
@@ -190,6 +200,9 @@ def _detected(text: str, lower: str, words: str) -> Iterator[Banned]:
 
 
 def _random_tokens(text: str) -> Iterator[Banned]:
+    for match in _ISSUED.finditer(text):
+        if _DIGIT.search(match["value"]):
+            yield Banned("issued token", *match.span("value"))
     for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
         for match in pattern.finditer(text):
             if _looks_random(match["value"], least):
@@ -436,5 +449,5 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
         for name, value in environment.items()
         if (len(value) >= SURE or (len(value) >= SHORTEST and _looks_chosen(value)))
         and name != "PWD"
-        and (_SECRET_KEY.search(name) or name.upper().endswith("_KEY"))
+        and _SECRET_VARIABLE.search(name)
     )
