@@ -246,3 +246,15 @@ def test_a_secret_as_the_name_of_a_member_is_found_and_masked() -> None:
     assert str(found).startswith("$.ref_cache in the name of a member")
     assert name not in str(found)
     assert list(masked(body).ref_cache) == ["[masked: GitHub Token]"]
+
+
+def test_each_block_of_reasoning_is_taken_out_whatever_stands_beside_it() -> None:
+    text = "a <think>one</think> b\n<analysis>two</analysis> c <think>d\n<think>cut off"
+    assert mask(text) == "a  b\n c <think>d\n"
+
+
+def test_tags_again_and_again_are_looked_through_quickly() -> None:
+    for tags in ("<think>", "x<think>\n", "</think>", "\n</think> x", "<think x"):
+        began = time.process_time()
+        find_banned("a " + tags * (MESSAGE_LIMIT // len(tags)))
+        assert time.process_time() - began < 2

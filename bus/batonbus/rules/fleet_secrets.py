@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from batonbus.rules.expressions import unbounded
-from batonbus.rules.secrets import Banned
+from batonbus.rules.secrets import Banned, without_overlaps
 from batonbus_schemas import Violation
 from batonbus_schemas.counts import counted
 from batonbus_schemas.violations import member_path
@@ -78,13 +78,7 @@ class FleetSecrets:
         spans = [match.span() for it in self._patterns for match in it.finditer(text)]
         if self._given is not None:
             spans += [it.span("value") for it in self._given.finditer(text)]
-        found = [Banned(KIND, *it) for it in spans]
-        found.sort(key=lambda it: (it.start, -it.end))
-        apart: list[Banned] = []
-        for it in found:
-            if not apart or it.start >= apart[-1].end:
-                apart.append(it)
-        return apart
+        return without_overlaps([Banned(KIND, *it) for it in spans])
 
     def mask(self, text: str) -> str:
         """The text with each masked; what was not looked through is left out."""

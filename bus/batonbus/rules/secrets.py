@@ -9,6 +9,7 @@ import functools
 import importlib
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -118,14 +119,11 @@ _DIGIT = re.compile(r"\d")
 _REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
 _TAG = r"(think|thinking|analysis|reasoning|scratchpad)"
-_OPENED = rf"<{_TAG}(?:\s[^>]{{0,1000}})?>"
-_THINKING = (
-    re.compile(rf"{_OPENED}.*?</\1\s*>", re.IGNORECASE | re.DOTALL),
-    # Cut off, at the beginning of a line; or without its beginning, the end alone on its line.
-    # Any other tag is a word in a sentence about tags.
-    re.compile(rf"^[ \t]*{_OPENED}.*\Z", re.IGNORECASE | re.DOTALL | re.MULTILINE),
-    re.compile(rf"\A.*?^[ \t]*</{_TAG}\s*>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE),
-)
+_OPENED = re.compile(rf"<{_TAG}(?:\s[^>]{{0,1000}})?>", re.IGNORECASE)
+_CLOSED = re.compile(rf"</{_TAG}\s*>", re.IGNORECASE)
+_ENDED = re.compile(rf"\A.*?^[ \t]*</{_TAG}\s*>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE)
+"""Reasoning without its beginning: the end stands alone on its line."""
+
 _REASONING_TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
 _REASONING_KEYS = frozenset(
     {"reasoning", "reasoning_content", "thinking", "chain_of_thought", "raw_reasoning"}
@@ -145,6 +143,11 @@ def find_banned(text: str, known: Collection[str] = ()) -> list[Banned]:
     of the environment."""
     found = list(_reasoning(text)) if "<" in text else []
     found += _secrets(text, known)
+    return without_overlaps(found)
+
+
+def without_overlaps(found: list[Banned]) -> list[Banned]:
+    """In the order of the text; of two that overlap, the one that begins first, or is longer."""
     found.sort(key=lambda it: (it.start, -it.end))
     apart: list[Banned] = []
     for it in found:
@@ -154,11 +157,27 @@ def find_banned(text: str, known: Collection[str] = ()) -> list[Banned]:
 
 
 def _reasoning(text: str) -> Iterator[Banned]:
-    for pattern in _THINKING:
-        # A text with a whole block is not looked through for half a one.
-        if found := [Banned("reasoning", *it.span()) for it in pattern.finditer(text)]:
-            yield from found
-            return
+    """Whole blocks; one that is cut off, where it begins a line; and one without its beginning. Any
+    other tag is a word in a sentence about tags."""
+    opened = list(_OPENED.finditer(text))
+    first = opened[0].start() if opened else len(text)
+    if ended := _ENDED.match(text, 0, first):
+        yield Banned("reasoning", 0, ended.end())
+    ends: dict[str, list[int]] = {}
+    for it in _CLOSED.finditer(text):
+        ends.setdefault(it[1].lower(), []).append(it.end())
+    at = 0
+    for it in opened:
+        if it.start() < at:
+            continue
+        closed = ends.get(it[1].lower(), [])
+        if (place := bisect_right(closed, it.end())) < len(closed):
+            at = closed[place]
+        elif not text[text.rfind("\n", 0, it.start()) + 1 : it.start()].strip(" \t"):
+            at = len(text)
+        else:
+            continue
+        yield Banned("reasoning", it.start(), at)
 
 
 def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
