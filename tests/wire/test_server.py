@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,21 @@ async def test_a_server_that_does_not_start_points_to_its_log(
             pass
 
 
+def slow_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the server's place a program that writes its process id to `folder`/pid, and waits."""
+    program = folder / "slow-server"
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {folder}/new && mv {folder}/new {folder}/pid\nexec sleep 60\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(server_module, "find_server", lambda: str(program))
+
+
 async def test_what_listens_and_says_nothing_is_not_taken_for_a_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process that lives, and a port that takes connections: no server yet.
-    monkeypatch.setattr(server_module, "find_server", lambda: "/bin/sleep")
+    slow_server(tmp_path, monkeypatch)
     monkeypatch.setattr(server_module, "is_port_free", lambda _port: True)
     monkeypatch.setattr(server_module, "START_TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -179,6 +190,30 @@ async def test_what_listens_and_says_nothing_is_not_taken_for_a_server(
         with anyio.fail_after(8), pytest.raises(BusUnavailableError, match="did not start"):
             await server.start()
     assert server.pid == 0
+    assert not lives(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_slow_start_is_told_and_one_that_is_given_up_leaves_no_server(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    until: Callable[..., Awaitable[None]],
+) -> None:
+    slow_server(tmp_path, monkeypatch)
+    monkeypatch.setattr(server_module, "START_NOTICE", 0.05)
+    caplog.set_level("INFO")
+
+    async def start() -> None:
+        async with embedded_server(tmp_path):
+            pytest.fail("it never listens")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(start)
+        await until(lambda: caplog.text.count("server.starting") >= 2)
+        pid = int((tmp_path / "pid").read_text())
+        assert lives(pid)
+        tasks.cancel_scope.cancel()
+    assert not lives(pid)
 
 
 async def test_where_no_server_is_installed_the_package_is_named(

@@ -7,8 +7,9 @@ import anyio
 import msgspec
 import pytest
 
-from batonbus.rules.errors import InvalidTokenError, TopologyError
+from batonbus.rules.errors import InvalidTokenError, NoAnswerError, TopologyError
 from batonbus.rules.settings import Settings
+from batonbus.wire import topology
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.subjects import (
     checkpoint_bucket,
@@ -77,6 +78,70 @@ async def test_starters_at_one_time_do_not_hinder_one_another(server: Any, fleet
             for _ in range(8):
                 tasks.start_soon(start, None)
     assert agreed == [Settings()] * 8
+
+
+async def test_a_start_waits_for_a_server_that_does_not_answer_yet(
+    proxy: Any,
+    fleet: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Any,
+) -> None:
+    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
+    agreed: list[Settings] = []
+
+    async def start() -> None:
+        agreed.append(await ensure_topology(connection, fleet, QUICK))
+
+    async with connect(proxy.url, "window-manager") as connection:
+        proxy.lose_answers = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(start)
+            await until(lambda: caplog.text.count("server.not_ready") >= 2)
+            proxy.lose_answers = False
+    assert agreed == [QUICK]
+
+
+async def test_a_start_gives_up_on_a_server_that_never_answers(
+    proxy: Any, fleet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
+    monkeypatch.setattr(topology, "READY_TIMEOUT", 0.2)
+    async with connect(proxy.url, "window-manager") as connection:
+        proxy.lose_answers = True
+        with anyio.fail_after(5), pytest.raises(NoAnswerError, match=r"STREAM.INFO.* within 0.1 s"):
+            await ensure_topology(connection, fleet)
+
+
+async def test_what_is_made_is_made_once_however_many_answers_are_lost(
+    proxy: Any,
+    fleet: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Any,
+) -> None:
+    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
+    made: list[str] = []
+    ask = Connection.api
+
+    async def api(self: Connection, verb: str, *args: Any, **more: Any) -> bytes:
+        if "CREATE" in verb and verb not in made:
+            made.append(verb)
+            proxy.lose_answers = True
+            tasks.start_soon(answer_again, len(made))
+        return await ask(self, verb, *args, **more)
+
+    async def answer_again(count: int) -> None:
+        await until(lambda: caplog.text.count("server.not_ready") >= count)
+        proxy.lose_answers = False
+
+    monkeypatch.setattr(Connection, "api", api)
+    async with connect(proxy.url, "window-manager") as connection:
+        async with anyio.create_task_group() as tasks:
+            assert await ensure_topology(connection, fleet, QUICK) == QUICK
+        assert len(made) == 5
+        parts = await inspect_topology(connection, fleet)
+        assert [it and it.differing for it in parts.values()] == [()] * 5
 
 
 async def test_the_settings_of_the_first_start_count_for_all(

@@ -51,6 +51,10 @@ class NoAnswerError(BatonbusError):
     """The server did not answer in time; whether it stored the message is not known."""
 
 
+class NobodyAnswersError(NoAnswerError):
+    """Nobody serves this subject, so nothing was stored: without JetStream, or a keeper."""
+
+
 class BusUnavailableError(BatonbusError):
     """The bus cannot do its work here."""
 

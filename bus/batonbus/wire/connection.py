@@ -21,7 +21,7 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from batonbus.logs import log
-from batonbus.rules.errors import BusUnavailableError, NoAnswerError
+from batonbus.rules.errors import BusUnavailableError, NoAnswerError, NobodyAnswersError
 from batonbus.wire.nats_client import NatsClient
 from batonbus.wire.subjects import check_token
 
@@ -238,7 +238,7 @@ class Connection:
             with self._unless_denied(subject), self.until_lost(subject):
                 answer = await self.client.request(subject, payload, timeout=timeout)
         except NoRespondersError as error:
-            raise NoAnswerError(f"nobody answers {subject}") from error
+            raise NobodyAnswersError(f"nobody answers {subject}") from error
         except NatsTimeoutError as error:
             raise NoAnswerError(f"no answer to {subject} within {timeout:g} s") from error
         except ConnectionClosedError as error:

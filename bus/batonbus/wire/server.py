@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,8 +16,12 @@ from batonbus.logs import log
 from batonbus.rules.errors import BusUnavailableError
 from batonbus.wire.processes import start_child, stop_child
 
-START_TIMEOUT = 15.0
-"""Seconds that a server may take to listen; a large store is read first."""
+START_TIMEOUT = 600.0
+"""Seconds that a server may take to listen: after a crash a large store is read first, and one that
+is ended meanwhile would begin again."""
+
+START_NOTICE = 5.0
+"""Seconds after which the log says, again and again, that a server still starts."""
 
 CONFIGURATION = """\
 # Written by batonbus at each start.
@@ -88,15 +93,26 @@ class EmbeddedServer:
         if not configuration.exists() or configuration.read_text() != text:
             configuration.write_text(text)
         self._process = await start_child([find_server(), "-c", str(configuration)])
-        with anyio.move_on_after(START_TIMEOUT):
-            while self._process.returncode is None and not await _greets(self.port):  # noqa: ASYNC110 - only the port tells
-                await anyio.sleep(0.01)
-        if self._process.returncode is not None or not await _greets(self.port):
+        if not await self._until_listening(self._process):
             await self.stop()
             raise BusUnavailableError(
                 f"nats-server did not start on {self.url}: see {self.store}/server.log"
             )
         log.info("server.started", url=self.url, pid=self.pid, store=str(self.store))
+
+    async def _until_listening(self, process: Process) -> bool:
+        """Whether it listens: False where it ended, or did not listen within START_TIMEOUT."""
+        since = said = time.monotonic()
+        while process.returncode is None and (now := time.monotonic()) - since < START_TIMEOUT:
+            if await _greets(self.port):
+                return True
+            if now - said > START_NOTICE:
+                said = now
+                log.info(
+                    "server.starting", seconds=round(now - since), log=f"{self.store}/server.log"
+                )
+            await anyio.sleep(0.01)
+        return False
 
     def _check_store(self) -> None:
         self.store.mkdir(parents=True, exist_ok=True)
@@ -175,12 +191,14 @@ def is_port_free(port: int) -> bool:
 async def embedded_server(store: Path, port: int | None = None) -> AsyncGenerator[EmbeddedServer]:
     """A running, supervised server; stopped at the end of the block."""
     server = EmbeddedServer(store, port or free_port())
-    await server.start()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.supervise)
-        try:
-            yield server
-        finally:
-            tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await server.stop()
+    try:
+        await server.start()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.supervise)
+            try:
+                yield server
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await server.stop()

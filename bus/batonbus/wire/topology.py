@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from batonbus.logs import log
-from batonbus.rules.errors import NoAnswerError, TopologyError
+from batonbus.rules.errors import NoAnswerError, NobodyAnswersError, TopologyError
 from batonbus.rules.fleet_secrets import problems
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
@@ -45,11 +45,12 @@ CLUSTER_REPLICAS = 3
 """Nodes of a cluster that keep each event: any one of them may be lost. Consumers have as many as
 their stream."""
 
-ELECTION_TIMEOUT = 30.0
-"""Seconds that a cluster may take to choose its leaders; four to nine are usual."""
+READY_TIMEOUT = 30.0
+"""Seconds that a server may take to be ready: a cluster to choose its leaders (four to nine are
+usual), a single one to get through to a disk that stalls."""
 
 ASK_TIMEOUT = 2.0
-"""Seconds after which a cluster is asked again: what has no leader yet is never answered."""
+"""Seconds after which it is asked again: what has no leader yet is never answered."""
 
 CHECKPOINTS_KEPT = 16
 """Entries of one agent that its bucket keeps; a reset writes five."""
@@ -459,21 +460,25 @@ async def _read_info(connection: Connection, verb: str, *, until_there: bool = F
 async def _ask(
     connection: Connection, verb: str, body: object = None, *, passing: Collection[int] = ()
 ) -> bytes:
-    """A JetStream API request, asked again while a cluster chooses its leaders, and after errors
-    that are `passing` there."""
-    until = time.monotonic() + ELECTION_TIMEOUT
-    timeout = ASK_TIMEOUT if connection.is_clustered else 5.0
+    """A JetStream API request, asked again until the server is ready for it: it does not answer
+    yet, or a cluster still chooses its leaders, or has errors that are `passing` there."""
+    until = time.monotonic() + READY_TIMEOUT
     while True:
         try:
-            return await connection.api(verb, body, timeout=timeout)
+            return await connection.api(verb, body, timeout=ASK_TIMEOUT)
         except (ApiError, NoAnswerError) as error:
-            passes = (
-                isinstance(error, NoAnswerError) or error.temporary or error.err_code in passing
-            )
-            if not (passes and connection.is_clustered) or time.monotonic() > until:
+            if not _passes(error, passing, connection) or time.monotonic() > until:
                 raise
-            log.warning("cluster.not_ready", asked=verb, error=str(error))
+            log.warning("server.not_ready", asked=verb, error=str(error))
         await anyio.sleep(0.2)
+
+
+def _passes(
+    error: ApiError | NoAnswerError, passing: Collection[int], connection: Connection
+) -> bool:
+    if connection.is_clustered:
+        return isinstance(error, NoAnswerError) or error.temporary or error.err_code in passing
+    return isinstance(error, NoAnswerError) and not isinstance(error, NobodyAnswersError)
 
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
