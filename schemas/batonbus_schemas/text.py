@@ -19,7 +19,6 @@ from batonbus_schemas.xml import assignment_to_xml, dispatch_to_xml
 
 _HEADING = re.compile(r"^(\s{0,3})(#{1,2}\s)", re.MULTILINE)
 _ESCAPED = r"\1\\\2"
-"""A heading within a text of the body is shown as it is written: only ours divide an assignment."""
 
 
 def render(
@@ -50,7 +49,7 @@ def _as_shown(entry: WindowEntry) -> WindowEntry:
 def _markdown(envelope: Envelope, window: Sequence[WindowEntry]) -> str:
     parts = [_opening(envelope)]
     parts += [
-        f"## {heading}\n\n{_HEADING.sub(_ESCAPED, text)}"
+        f"## {heading}\n\n{_as_written(text)}"
         for heading, text in sections(envelope.body)
         if says(text)
     ]
@@ -58,6 +57,12 @@ def _markdown(envelope: Envelope, window: Sequence[WindowEntry]) -> str:
         parts += ["## Context from earlier steps", *(_entry(entry) for entry in window)]
     lines = "\n\n".join(parts).splitlines()
     return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
+def _as_written(text: str) -> str:
+    """A heading within a text of the body is shown as it is written: only ours divide an
+    assignment. Most texts have none, and the pattern is tried at each of their characters."""
+    return _HEADING.sub(_ESCAPED, text) if "#" in text else text
 
 
 def _opening(envelope: Envelope) -> str:

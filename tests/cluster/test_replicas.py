@@ -14,8 +14,9 @@ from batonbus.wire import topology
 from batonbus.wire.connection import connect
 from batonbus.wire.ledger import Draft, Ledger
 from batonbus.wire.publisher import LostRaceError, Publisher
+from batonbus.wire.streams import role_consumer
 from batonbus.wire.subjects import Subject
-from batonbus.wire.topology import ensure_addressee, ensure_topology, role_consumer
+from batonbus.wire.topology import ensure_addressee, ensure_topology
 
 pytestmark = [pytest.mark.faults, pytest.mark.cluster, pytest.mark.anyio]
 

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 from batonbus.rules.chain import KINDS
 from batonbus.rules.settings import Settings
 from batonbus.wire.connection import connect
+from batonbus.wire.streams import role_consumer
 from batonbus.wire.subjects import (
     answers_to,
     ask_subject,
@@ -25,7 +26,7 @@ from batonbus.wire.subjects import (
     registry_bucket,
     stream_name,
 )
-from batonbus.wire.topology import ensure_addressee, ensure_topology, role_consumer
+from batonbus.wire.topology import ensure_addressee, ensure_topology
 
 pytestmark = pytest.mark.anyio
 

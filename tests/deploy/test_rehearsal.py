@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from batonbus.wire.streams import role_consumer
 from batonbus.wire.subjects import (
     answers_to,
     ask_subject,
@@ -21,7 +22,6 @@ from batonbus.wire.subjects import (
     registry_bucket,
     stream_name,
 )
-from batonbus.wire.topology import role_consumer
 from batonbus_schemas import AgentCard
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from batonbus import (
 from batonbus.rules.policy import ContextManagement, Policy
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import open_operator
-from batonbus.wire.topology import store_policy
+from batonbus.wire.agreed import store_policy
 from batonbus_schemas import (
     CompactionHandoff,
     ContextUsage,

@@ -13,7 +13,7 @@ from batonbus.rules.errors import leaves
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import open_operator
 from batonbus.run.handling import ERROR_LIMIT, clip, describe
-from batonbus.wire.topology import role_consumer
+from batonbus.wire.streams import role_consumer
 from batonbus_schemas import (
     Delivery,
     Dispatch,

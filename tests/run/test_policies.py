@@ -18,7 +18,7 @@ from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import Core, open_operator
 from batonbus.run.window_manager import WindowManager
 from batonbus.testing import FAST
-from batonbus.wire.topology import POLICY_KEY, read_policy, store_policy
+from batonbus.wire.agreed import POLICY_KEY, read_policy, store_policy
 from batonbus_schemas import (
     CompactionHandoff,
     ContextUsage,

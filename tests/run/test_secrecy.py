@@ -20,9 +20,9 @@ from batonbus.rules.policy import Policy
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.command import command_agent
 from batonbus.run.core import open_operator
+from batonbus.wire.agreed import store_policy
 from batonbus.wire.ledger import Draft
 from batonbus.wire.subjects import Subject
-from batonbus.wire.topology import store_policy
 from batonbus_schemas import Dispatch, InvalidMessageError, TaskResult, Then
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import open_operator
 from batonbus.run.gate import Gate
 from batonbus.testing import FAST
-from batonbus.wire.topology import store_policy
+from batonbus.wire.agreed import store_policy
 from batonbus_schemas import Checkpoint, ContextUsage, Dispatch, ResetJournal, TaskResult
 
 pytestmark = pytest.mark.anyio

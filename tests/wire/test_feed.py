@@ -18,7 +18,8 @@ from batonbus.wire import feed as feed_module
 from batonbus.wire import server as server_module
 from batonbus.wire.feed import ConsumerGoneError, Feed, Received, open_feed
 from batonbus.wire.server import EmbeddedServer, embedded_server, free_port
-from batonbus.wire.topology import ensure_addressee, ensure_topology, role_consumer
+from batonbus.wire.streams import role_consumer
+from batonbus.wire.topology import ensure_addressee, ensure_topology
 
 pytestmark = pytest.mark.anyio
 

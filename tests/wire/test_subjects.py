@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from batonbus.rules.chain import KINDS, Kind
 from batonbus.rules.errors import InvalidTokenError
 from batonbus.wire.connection import connect
+from batonbus.wire.streams import role_consumer
 from batonbus.wire.subjects import (
     Subject,
     all_events,
@@ -23,7 +24,6 @@ from batonbus.wire.subjects import (
     registry_bucket,
     stream_name,
 )
-from batonbus.wire.topology import role_consumer
 
 ID = UUID("6d9c9b52-8a0d-4f6c-9d7e-0f6f3b1f2a11")
 

@@ -7,25 +7,18 @@ import anyio
 import msgspec
 import pytest
 
-from batonbus.rules.errors import InvalidTokenError, NoAnswerError, TopologyError
+from batonbus.rules.errors import InvalidTokenError, TopologyError
 from batonbus.rules.settings import Settings
-from batonbus.wire import topology
+from batonbus.wire.agreed import read_settings
 from batonbus.wire.connection import Connection, connect
+from batonbus.wire.streams import WINDOW_MANAGER_CONSUMER, role_consumer
 from batonbus.wire.subjects import (
     checkpoint_bucket,
     objects_bucket,
     registry_bucket,
     stream_name,
 )
-from batonbus.wire.topology import (
-    WINDOW_MANAGER_CONSUMER,
-    differences,
-    ensure_addressee,
-    ensure_topology,
-    inspect_topology,
-    read_settings,
-    role_consumer,
-)
+from batonbus.wire.topology import differences, ensure_addressee, ensure_topology, inspect_topology
 
 pytestmark = pytest.mark.anyio
 
@@ -78,70 +71,6 @@ async def test_starters_at_one_time_do_not_hinder_one_another(server: Any, fleet
             for _ in range(8):
                 tasks.start_soon(start, None)
     assert agreed == [Settings()] * 8
-
-
-async def test_a_start_waits_for_a_server_that_does_not_answer_yet(
-    proxy: Any,
-    fleet: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    until: Any,
-) -> None:
-    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
-    agreed: list[Settings] = []
-
-    async def start() -> None:
-        agreed.append(await ensure_topology(connection, fleet, QUICK))
-
-    async with connect(proxy.url, "window-manager") as connection:
-        proxy.lose_answers = True
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(start)
-            await until(lambda: caplog.text.count("server.not_ready") >= 2)
-            proxy.lose_answers = False
-    assert agreed == [QUICK]
-
-
-async def test_a_start_gives_up_on_a_server_that_never_answers(
-    proxy: Any, fleet: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
-    monkeypatch.setattr(topology, "READY_TIMEOUT", 0.2)
-    async with connect(proxy.url, "window-manager") as connection:
-        proxy.lose_answers = True
-        with anyio.fail_after(5), pytest.raises(NoAnswerError, match=r"STREAM.INFO.* within 0.1 s"):
-            await ensure_topology(connection, fleet)
-
-
-async def test_what_is_made_is_made_once_however_many_answers_are_lost(
-    proxy: Any,
-    fleet: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    until: Any,
-) -> None:
-    monkeypatch.setattr(topology, "ASK_TIMEOUT", 0.1)
-    made: list[str] = []
-    ask = Connection.api
-
-    async def api(self: Connection, verb: str, *args: Any, **more: Any) -> bytes:
-        if "CREATE" in verb and verb not in made:
-            made.append(verb)
-            proxy.lose_answers = True
-            tasks.start_soon(answer_again, len(made))
-        return await ask(self, verb, *args, **more)
-
-    async def answer_again(count: int) -> None:
-        await until(lambda: caplog.text.count("server.not_ready") >= count)
-        proxy.lose_answers = False
-
-    monkeypatch.setattr(Connection, "api", api)
-    async with connect(proxy.url, "window-manager") as connection:
-        async with anyio.create_task_group() as tasks:
-            assert await ensure_topology(connection, fleet, QUICK) == QUICK
-        assert len(made) == 5
-        parts = await inspect_topology(connection, fleet)
-        assert [it and it.differing for it in parts.values()] == [()] * 5
 
 
 async def test_the_settings_of_the_first_start_count_for_all(
@@ -255,16 +184,6 @@ async def test_the_registry_forgets_an_agent_as_the_settings_say(
     await ensure_topology(connection, fleet, Settings(heartbeat=2.0, missed_beats=4))
     config = await config_of(connection, f"STREAM.INFO.KV_{registry_bucket(fleet)}")
     assert config["max_age"] == 8_000_000_000
-
-
-async def test_where_there_is_no_ledger_a_joining_process_is_told_how_to_start_one(
-    connection: Connection, fleet: str
-) -> None:
-    with pytest.raises(TopologyError) as caught:
-        await read_settings(connection, fleet)
-    problem = f"there is no ledger of the fleet '{fleet}' at nats://127.0.0.1:"
-    assert str(caught.value).startswith(problem)
-    assert "`batonbus up`" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "*", "my fleet"])

@@ -14,8 +14,8 @@ from batonbus.rules.policy import Policy
 from batonbus.rules.policy_file import PolicyError, write_policy
 from batonbus.rules.policy_file import read_policy as parse_policy
 from batonbus.run.discovery import find_fleet, find_url
+from batonbus.wire.agreed import read_policy, read_settings, store_policy
 from batonbus.wire.connection import connect
-from batonbus.wire.topology import read_policy, read_settings, store_policy
 from batonbus_schemas import Violation
 
 app = new_app(no_args_is_help=True)

@@ -15,7 +15,8 @@ from batonbus.rules.settings import Settings
 from batonbus.run.core import open_core
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.wire.blueprint import Rights, blueprint, bus_rights
-from batonbus.wire.topology import Making, ensure_addressee
+from batonbus.wire.streams import Making
+from batonbus.wire.topology import ensure_addressee
 
 Roles = Annotated[
     list[str] | None,

@@ -15,12 +15,13 @@ from batonbus.rules.errors import BusUnavailableError, NoAnswerError, TopologyEr
 from batonbus.rules.policy import Policy
 from batonbus.rules.settings import Settings
 from batonbus.run.policies import Policies
+from batonbus.wire.agreed import read_agreed, read_clock, read_policy
 from batonbus.wire.connection import Connection, connect
 from batonbus.wire.ledger import Ledger
 from batonbus.wire.objects import Objects
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
-from batonbus.wire.topology import ensure_topology, read_agreed, read_clock, read_policy
+from batonbus.wire.topology import ensure_topology
 
 CLOCK_INTERVAL = 60.0
 """Seconds between two looks at the server's clock."""

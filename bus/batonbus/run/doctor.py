@@ -22,13 +22,9 @@ from batonbus.wire.probe import probe_ledger
 from batonbus.wire.publisher import Publisher
 from batonbus.wire.registry import Registry
 from batonbus.wire.server import SYNC_INTERVAL
+from batonbus.wire.streams import CLUSTER_REPLICAS, WINDOW_MANAGER_CONSUMER
 from batonbus.wire.subjects import stream_name
-from batonbus.wire.topology import (
-    CLUSTER_REPLICAS,
-    WINDOW_MANAGER_CONSUMER,
-    Found,
-    inspect_topology,
-)
+from batonbus.wire.topology import Found, inspect_topology
 from batonbus_schemas import Presence
 
 PATIENCE = 2.0

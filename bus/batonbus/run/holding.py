@@ -18,7 +18,7 @@ from batonbus.run.changes import Changes
 from batonbus.run.core import Core
 from batonbus.run.listings import Listings
 from batonbus.wire.feed import Received
-from batonbus.wire.topology import MANAGER_ACK_WAIT
+from batonbus.wire.streams import MANAGER_ACK_WAIT
 
 RETRY_INTERVAL = 0.2
 """Seconds between two looks at what is held."""

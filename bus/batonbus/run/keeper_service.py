@@ -30,9 +30,10 @@ from batonbus.run.asking import (
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.history import read_sent
+from batonbus.wire.agreed import read_policy
 from batonbus.wire.ledger import Stored
 from batonbus.wire.service import serve
-from batonbus.wire.topology import ensure_addressee, read_policy
+from batonbus.wire.topology import ensure_addressee
 from batonbus_schemas import (
     Envelope,
     InvalidMessageError,

@@ -27,8 +27,8 @@ from batonbus.secrecy import hide_in
 from batonbus.wire.feed import Feed, Received, open_feed
 from batonbus.wire.ledger import REASON_LIMIT, Draft, read_received
 from batonbus.wire.publisher import LostRaceError
+from batonbus.wire.streams import WINDOW_MANAGER_CONSUMER
 from batonbus.wire.subjects import Subject
-from batonbus.wire.topology import WINDOW_MANAGER_CONSUMER
 from batonbus_schemas import (
     Delivery,
     InvalidMessageError,

@@ -24,7 +24,7 @@ from batonbus.run.gate import Gate
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.run.namesake import Namesake
 from batonbus.wire.feed import Feed, Received, open_feed
-from batonbus.wire.topology import role_consumer
+from batonbus.wire.streams import role_consumer
 from batonbus_schemas import Presence
 
 NAMESAKE_BEATS = 4

@@ -7,14 +7,7 @@ import msgspec
 
 from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.rules.settings import Settings
-from batonbus.wire.subjects import (
-    all_events,
-    checkpoint_bucket,
-    objects_bucket,
-    registry_bucket,
-    stream_name,
-)
-from batonbus.wire.topology import (
+from batonbus.wire.streams import (
     Making,
     addressee_config,
     checkpoint_config,
@@ -24,6 +17,13 @@ from batonbus.wire.topology import (
     registry_config,
     stream_making,
     window_manager_config,
+)
+from batonbus.wire.subjects import (
+    all_events,
+    checkpoint_bucket,
+    objects_bucket,
+    registry_bucket,
+    stream_name,
 )
 
 
