@@ -16,7 +16,8 @@ from batonbus.run.core import Core
 from batonbus_schemas import Presence
 
 INTERVAL = 0.01
-"""Seconds between two listings: all handoffs that come meanwhile share the next."""
+"""Seconds after a listing that several shared: all handoffs that come meanwhile share the next. One
+that comes alone is kept waiting by nothing."""
 
 
 class Listing(Struct, frozen=True):
@@ -37,6 +38,7 @@ class _Batch:
     def __init__(self) -> None:
         self.done = anyio.Event()
         self.listing: Listing | None = None
+        self.waiting = 0
 
 
 class Listings:
@@ -65,7 +67,8 @@ class Listings:
                 judged = [judge_card(it, policy) for it in agents]
                 self.newest = batch.listing = Listing(by_name(judged), began)
             batch.done.set()
-            await anyio.sleep(INTERVAL)
+            if batch.waiting > 1:
+                await anyio.sleep(INTERVAL)
 
     async def fresh(self) -> Listing:
         """A listing that begins after this call, however long the registry is away."""
@@ -74,6 +77,7 @@ class Listings:
                 self._next = _Batch()
                 self._asked.tell()
             batch = self._next
+            batch.waiting += 1
             await batch.done.wait()
             if batch.listing is not None:
                 return batch.listing
