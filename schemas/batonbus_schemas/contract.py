@@ -4,12 +4,12 @@ The contract is open: unknown keys are kept at every level and travel on unchang
 carries the document itself (`HandoffV1.document`) and reads it through typed views.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, inspect
 
 from batonbus_schemas.context import ContextHandoff
 from batonbus_schemas.tokens import Moment, Text, Version
@@ -143,6 +143,26 @@ class HandoffV1(
             ),
             incomplete=_lines(bundle.open_questions),
         )
+
+
+def contract_limits() -> dict[str, tuple[int, str]]:
+    """Every limit of the contract: of the member at a path, so many "characters" or "entries"."""
+    return dict(_limits(inspect.type_info(ContractV1), ""))
+
+
+def _limits(kind: inspect.Type, path: str) -> Iterator[tuple[str, tuple[int, str]]]:
+    match kind:
+        case inspect.StructType(fields=fields):
+            for it in fields:
+                yield from _limits(it.type, f"{path}.{it.encode_name}".removeprefix("."))
+        case inspect.VarTupleType(item_type=item, max_length=most):
+            if most is not None:
+                yield path, (most, "entries")
+            yield from _limits(item, f"{path}[]")
+        case inspect.StrType(max_length=int(most)):
+            yield path, (most, "characters")
+        case _:
+            pass
 
 
 def _lines(texts: Iterable[str]) -> str:

@@ -23,6 +23,27 @@ def test_what_is_shown_is_a_valid_policy_file(
     assert policy("check", file).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        "the work one step back in full, of that two steps",
+        "back 3 lines, nothing older",
+        "65,536 bytes",
+        "3 attempts",
+        "objective.goal: 500 characters",
+        "bundle.memory[].summary: 300 characters",
+        "bundle.decisions: 15 entries",
+        "receipt_timeout = 30",
+        "hop_limit = 32",
+    ],
+)
+def test_the_numbers_that_no_policy_changes_are_shown_for_reading(
+    policy: Callable[..., Result], fixed: str
+) -> None:
+    comments = [line for line in policy("show").stdout.splitlines() if line.startswith("#")]
+    assert fixed in "\n".join(comments)
+
+
 def test_the_json_has_every_row(policy: Callable[..., Result], last_json: Any) -> None:
     shown = last_json(policy("show", "--json").stdout)
     assert shown["thresholds"]["implementer"] == {"soft": 55, "hard": 65, "emergency": 80}

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from batonbus_schemas import ContractV1, HandoffV1
+from batonbus_schemas.contract import contract_limits
 from batonbus_schemas.violations import find_violations
 
 Place = tuple[str | int, ...]
@@ -77,6 +78,21 @@ def test_a_limit_is_where_the_contract_puts_it(
     assert theirs is fits
     assert (not ours) is fits
     assert all(f"{size:,} " in violation.problem for violation in ours)
+
+
+def test_the_limits_are_those_of_the_seed() -> None:
+    assert contract_limits() == {
+        "objective.goal": (500, "characters"),
+        "objective.acceptance_criteria": (10, "entries"),
+        "bundle.progress.summary": (1000, "characters"),
+        "bundle.progress.completed_steps": (20, "entries"),
+        "bundle.decisions": (15, "entries"),
+        "bundle.artifacts": (20, "entries"),
+        "bundle.artifacts[].relevance": (200, "characters"),
+        "bundle.memory": (10, "entries"),
+        "bundle.memory[].summary": (300, "characters"),
+        "bundle.open_questions": (10, "entries"),
+    }
 
 
 def test_a_body_cannot_be_made_of_a_document_that_breaks_the_contract(document: dict[str, Any]):

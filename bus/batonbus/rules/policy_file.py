@@ -10,8 +10,10 @@ import msgspec
 from batonbus.rules.chain import ATTEMPT_LIMIT
 from batonbus.rules.errors import BatonbusError
 from batonbus.rules.policy import POLICY_ROLES, TRIGGERS, Policy, contradictions
+from batonbus.rules.settings import Settings
 from batonbus_schemas import Violation
 from batonbus_schemas.context import SHOWN_LINES, SUMMARY_LINES
+from batonbus_schemas.contract import contract_limits
 from batonbus_schemas.tokens import MESSAGE_LIMIT
 from batonbus_schemas.violations import find_violations
 
@@ -180,13 +182,7 @@ def write_policy(policy: Policy) -> str:
     lines += [f'{role} = "{row}"' for role, row in policy.completed().policy_roles.items()]
     lines += _further_tables(policy)
     lines += _overlays(policy)
-    lines += [
-        "",
-        "# Fixed, for reading: an agent sees the work one step back in full, of that two steps",
-        f"# back {SUMMARY_LINES} lines, nothing older. Lines shown of each field of a context:",
-        f"# {', '.join(f'{name} {count}' for name, count in SHOWN_LINES.items())}.",
-        f"# A message has at most {MESSAGE_LIMIT:,} bytes, a task {ATTEMPT_LIMIT} attempts.",
-    ]
+    lines += _fixed()
     return "\n".join(lines) + "\n"
 
 
@@ -228,6 +224,23 @@ def _further_tables(policy: Policy) -> list[str]:
         "[secrets]",
         f"patterns = {_strings(policy.secrets.patterns)}",
         f"names = {_strings(policy.secrets.names)}",
+    ]
+
+
+def _fixed() -> list[str]:
+    """The numbers of the seeds that no policy changes."""
+    shown = ", ".join(f"{name} {count}" for name, count in SHOWN_LINES.items())
+    settings: dict[str, float] = msgspec.to_builtins(Settings())
+    return [
+        "",
+        "# Fixed, for reading: an agent sees the work one step back in full, of that two steps",
+        f"# back {SUMMARY_LINES} lines, nothing older. Lines shown of each field of a context:",
+        f"# {shown}.",
+        f"# A message has at most {MESSAGE_LIMIT:,} bytes, a task {ATTEMPT_LIMIT} attempts.",
+        "# A handoff contract v1 has at most:",
+        *(f"#   {path}: {most:,} {unit}" for path, (most, unit) in contract_limits().items()),
+        "# The settings of a fleet stay as its bus was made; in seconds, the limits are counts:",
+        *(f"#   {name} = {value:g}" for name, value in settings.items()),
     ]
 
 
