@@ -5,7 +5,7 @@ import json
 import pytest
 
 from batonbus.rules.fleet_secrets import Secrets
-from batonbus.rules.policy import Overlay, Policy, Thresholds
+from batonbus.rules.policy import Budget, Overlay, Policy, Thresholds
 from batonbus.rules.policy_file import PolicyError, read_policy, write_policy
 
 FLAT = {
@@ -42,6 +42,14 @@ def test_what_is_written_is_read_back() -> None:
 
 def test_an_empty_file_is_the_defaults() -> None:
     assert read_policy("") == Policy()
+
+
+def test_a_number_that_a_row_leaves_out_keeps_its_default() -> None:
+    text = "[thresholds.implementer]\nsoft = 50\n[budgets.other]\ntokens = 500"
+    policy = read_policy(text)
+    assert policy.thresholds_of("implementer") == Thresholds(soft=50, hard=65, emergency=80)
+    assert policy.budget_of("other") == Budget(characters=2200, tokens=500)
+    assert policy.thresholds_of("reviewer") == Policy().thresholds_of("reviewer")
 
 
 def test_the_flat_json_is_the_implementers_row() -> None:
@@ -83,7 +91,7 @@ def test_a_soft_threshold_above_the_hard_one_is_named_as_the_file_names_it() -> 
     ("text", "path", "problem"),
     [
         ("[thresholds.boss]\nsoft=1\nhard=2\nemergency=3", "thresholds.boss", "not allowed"),
-        ("[thresholds.other]\nsoft=1", "thresholds.other.hard", "is missing"),
+        ("[thresholds.other]\nsoft=70", "thresholds.other.soft", "must be below hard (70)"),
         ("hard = 3", "hard", "unknown field, known: policy_roles"),
         ("[compaction]\ntarget_min = 30", "compaction.target_min", "above target_max 25"),
         ("[compaction]\ntarget_max = 60", "compaction.target_max", "lowest hard threshold 60"),

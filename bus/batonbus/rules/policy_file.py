@@ -50,6 +50,7 @@ def read_policy(text: str) -> Policy:
     `defaults` and `agents`), or seed 004's (`contextManagement`). What the text leaves out keeps
     its default. Raises PolicyError with all that is wrong."""
     tree, names = _parse(text)
+    _complete_rows(tree)
     found = [_renamed(it, names) for it in find_violations(tree, Policy, "")]
     if found:
         raise PolicyError(tuple(found))
@@ -57,6 +58,22 @@ def read_policy(text: str) -> Policy:
     if wrong := tuple(_renamed(it, names) for it in contradictions(policy)):
         raise PolicyError(wrong)
     return policy
+
+
+def _complete_rows(tree: dict[str, Any]) -> None:
+    """A number that a row leaves out keeps its default, too."""
+    defaults = Policy()
+    for table, default in (
+        ("thresholds", defaults.thresholds_of),
+        ("budgets", defaults.budget_of),
+    ):
+        found: object = tree.get(table)
+        if isinstance(found, dict):
+            rows = cast("dict[str, object]", found)
+            for row in POLICY_ROLES:
+                given = rows.get(row)
+                if isinstance(given, dict):
+                    rows[row] = {**msgspec.to_builtins(default(row)), **given}
 
 
 def _renamed(violation: Violation, names: Mapping[str, str]) -> Violation:
@@ -114,11 +131,7 @@ class _FromJson:
             name = prefix + key
             if key in _THRESHOLDS:
                 # The thresholds of seed 001's JSON are the implementer's row.
-                row = self._tree.setdefault("thresholds", {}).setdefault(
-                    "implementer", _defaults_of_implementer()
-                )
-                row[_THRESHOLDS[key]] = value
-                self._names[f"thresholds.implementer.{_THRESHOLDS[key]}"] = name
+                self._put(("thresholds", "implementer", _THRESHOLDS[key]), name, value)
             elif key in _FIELDS:
                 self._put(_FIELDS[key], name, value)
             elif key in _MANAGEMENT or key == "enabled":
@@ -149,11 +162,6 @@ class _FromJson:
         if enabled is False:
             for ours in _MANAGEMENT.values():
                 self._put(("context_management", ours), f"{prefix}enabled", "off")
-
-
-def _defaults_of_implementer() -> dict[str, Any]:
-    row: dict[str, Any] = msgspec.to_builtins(Policy().thresholds_of("implementer"))
-    return row
 
 
 def write_policy(policy: Policy) -> str:
