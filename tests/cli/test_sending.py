@@ -90,7 +90,7 @@ def test_a_line_that_did_not_pass_has_its_own_exit_code(
 
 
 def test_work_that_nobody_listens_for_is_overdue_and_says_what_to_start(
-    invoke: Callable[..., Result], last_json: Any, tmp_path: Path
+    invoke: Callable[..., Result], jack: str, last_json: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "handoff.json"
     tree = document()
@@ -100,6 +100,7 @@ def test_work_that_nobody_listens_for_is_overdue_and_says_what_to_start(
     assert answer.exit_code == 5
     receipt = last_json(answer.stdout)
     assert (receipt["state"], receipt["by"]) == ("overdue", "receipt-keeper")
+    assert "nobody listens as nobody now; live roles: jack" in answer.stderr
     assert "no agent is listening as nobody" in answer.stderr
     assert "batonbus agent --role nobody --capability terminal --command" in answer.stderr
 

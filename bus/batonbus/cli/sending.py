@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +15,17 @@ from msgspec.structs import replace
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.outcome import Outcome, advise, describe, outcome_of, refused
-from batonbus.cli.output import Output
+from batonbus.cli.output import Output, clean
 from batonbus.cli.running import run, start_logs
 from batonbus.cli.tracing import configure_tracing
-from batonbus.rules.errors import Bounced, NoAnswerError
+from batonbus.rules.errors import Bounced, BusUnavailableError, NoAnswerError
+from batonbus.rules.receipts import by_name
 from batonbus.run.bus import Bus
 from batonbus.run.copies import copied_passages
+from batonbus.run.core import beside
 from batonbus.run.discovery import find_fleet, find_url, url_user
 from batonbus.run.sent import Sent
+from batonbus.wire.connection import CREDENTIALS_VARIABLE
 from batonbus_schemas import Dispatch, Envelope, InvalidMessageError, encode, read_handoff
 from batonbus_schemas.envelope import ADHOC
 
@@ -66,6 +70,9 @@ Task = Annotated[
         show_default=False,
     ),
 ]
+
+MOMENT = 1.0
+"""Seconds for which nobody asks what is happening."""
 
 app = new_app()
 
@@ -155,13 +162,15 @@ async def hand_over(
     timeout: float | None,
 ) -> int:
     """Send a handoff as its sender, say what became of it, and give the exit code."""
-    async with Bus(url or find_url(), actor=envelope.sender, fleet=fleet) as bus:
+    address = url or find_url()
+    async with Bus(address, actor=envelope.sender, fleet=fleet) as bus:
         started = time.monotonic()
         try:
             sent = await _store(bus, envelope)
         except InvalidMessageError as error:
             return report(output, refused(encode(envelope), envelope.sender, error.violations))
-        receipt = await sent.receipt()
+        async with beside(partial(_explain_wait, output, bus, sent, envelope.to, address)):
+            receipt = await sent.receipt()
         outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
         advice = advise(outcome, envelope, bus.client.settings.give_up_after)
         if not wait or outcome.state in {"refused", "dead", "cancelled"}:
@@ -180,6 +189,22 @@ async def _store(bus: Bus, envelope: Envelope) -> Sent:
         f"the ledger did not say within {patience:g} s that handoff {envelope.id} is stored: see "
         f"`batonbus doctor`, and look with `batonbus show {envelope.id}` before you send it again"
     )
+
+
+async def _explain_wait(output: Output, bus: Bus, sent: Sent, to: str, address: str) -> None:
+    """Who waits for longer than a moment is told for what: the id, and that nobody listens where
+    that is so. Never returns."""
+    await anyio.sleep(MOMENT)
+    patience = bus.client.settings.receipt_timeout
+    output.note(f"handoff {sent.handoff_id} is stored; its receipt comes within {patience:g} s")
+    # A server that knows its users lets no sender look at the registry.
+    if url_user(address) is None and CREDENTIALS_VARIABLE not in os.environ:
+        with suppress(BusUnavailableError, NoAnswerError):
+            agents = await bus.client.registry.list()
+            if to not in by_name(agents):
+                roles = ", ".join(sorted({it.card.role for it in agents})) or "none"
+                output.note(f"nobody listens as {clean(to)} now; live roles: {clean(roles)}")
+    await anyio.sleep_forever()
 
 
 async def _await_result(output: Output, sent: Sent, outcome: Outcome, timeout: float | None) -> int:
