@@ -213,6 +213,20 @@ def test_the_same_id_with_other_content_is_an_error(
     assert "already stored with another body" in last_json(answer.stdout)["error"]
 
 
+def test_a_file_that_was_sent_already_is_told_where_it_stands(
+    invoke: Callable[..., Result], jack: str, tmp_path: Path
+) -> None:
+    tree = document()
+    tree["to_agent"] = {"agent_id": jack}
+    file = tmp_path / "handoff.json"
+    file.write_text(json.dumps(tree))
+    assert invoke("send", str(file)).exit_code == 0
+    again = invoke("send", str(file))
+    assert again.exit_code == 1
+    assert "was sent already, by another sender" in again.stderr
+    assert f"`batonbus show {tree['handoff_id']}`" in again.stderr
+
+
 def test_work_and_task_go_with_the_text(
     invoke: Callable[..., Result], jack: str, last_json: Any
 ) -> None:

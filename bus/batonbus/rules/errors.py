@@ -94,14 +94,16 @@ class ReroutedError(BatonbusError):
 
 
 class ConflictError(BatonbusError):
-    """A handoff with this id is stored with other content."""
+    """A handoff with this id is stored with other content, or by another sender."""
 
     def __init__(self, handoff_id: UUID, differing: tuple[str, ...]) -> None:
         self.handoff_id, self.differing = handoff_id, differing
-        super().__init__(
-            f"handoff {handoff_id} is already stored with another {', '.join(differing)}: "
-            "send other content under another key"
-        )
+        looks = f"`batonbus show {handoff_id}` tells how it stands"
+        if differing == ("sender",):
+            told = f"was sent already, by another sender: {looks}; to hand it over once more, "
+        else:
+            told = f"is already stored with another {', '.join(differing)}: {looks}; for this one "
+        super().__init__(f"handoff {handoff_id} {told}use another id or key")
 
 
 class Bounced(BatonbusError):  # noqa: N818 - what happened to the handoff, as its sender says it
