@@ -11,6 +11,7 @@ from uuid import UUID
 import anyio
 import anyio.to_thread
 import typer
+from rich.table import Table
 
 from batonbus.cli.editing import edit_body, with_body
 from batonbus.cli.history import HandoffId, as_data, check_prefix, describe_body, resolve
@@ -25,7 +26,7 @@ from batonbus.cli.options import (
     read_age,
 )
 from batonbus.cli.outcome import refused
-from batonbus.cli.output import Output, clean, new_table, one_line, short
+from batonbus.cli.output import Output, clean, draw_rows, new_table, one_line, short
 from batonbus.cli.running import run, start_logs
 from batonbus.cli.sending import Timeout, Wait, check_timeout, hand_over, report
 from batonbus.cli.tracing import configure_tracing
@@ -83,26 +84,27 @@ def list_(
 async def _list(output: Output, url: str | None, fleet: str, work: str | None) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
         letters = await list_dead(core, work)
-    columns = ("id", "work", "task", "from", "to", "when", "attempts", "reason", "last error")
-    table = new_table(*columns, "retried")
-    for it in letters:
-        envelope, chain, retry = it.envelope, it.history.chain, it.retry
-        table.add_row(
-            short(chain.id),
-            chain.work,
-            envelope.task if envelope else "",
-            envelope.sender if envelope else chain.sender,
-            envelope.to if envelope else chain.addressee,
-            datetime.fromtimestamp(it.at).astimezone().strftime("%Y-%m-%d %H:%M:%S"),
-            str(len(it.attempts)),
-            one_line(it.reason),
-            one_line(it.error),
-            f"{short(retry.handoff_id)} {retry.state}" if retry else "",
-        )
     whose = f"the fleet {fleet!r}" if work is None else f"the work {work!r}"
-    output.show(table if letters else f"{whose} has no dead letters")
+    output.show(_draw_list(letters) if letters else f"{whose} has no dead letters")
     output.emit({"fleet": fleet, "dead": [summarize(it) for it in letters]})
     return 0
+
+
+def _draw_list(letters: Sequence[DeadLetter]) -> Table:
+    rows = [
+        [
+            short(it.history.chain.id),
+            it.history.chain.work,
+            (it.envelope.task or "") if it.envelope else "",
+            (it.envelope.to if it.envelope else it.history.chain.addressee) or "",
+            datetime.fromtimestamp(it.at).astimezone().strftime("%Y-%m-%d %H:%M"),
+            one_line(it.reason),
+            f"{short(it.retry.handoff_id)} {it.retry.state}" if it.retry else "",
+        ]
+        for it in letters
+    ]
+    columns = ("id", "work", "task", "to", "when", "reason", "retried")
+    return draw_rows(columns, rows, wraps=("reason", "retried"))
 
 
 def summarize(letter: DeadLetter) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def _describe(letter: DeadLetter) -> list[Any]:
     if letter.retry is not None:
         lines.append(f"retried by {letter.retry.handoff_id}, which is {letter.retry.state}")
     if letter.attempts:
-        table = new_table("attempt", "agent", "after", "error")
+        table = new_table("attempt", "agent", "after", "error", wraps=("error",))
         for it in letter.attempts:
             after = f"{it.at - letter.history.chain.began:.3f} s"
             table.add_row(str(it.attempt), it.agent, after, clean(it.error))

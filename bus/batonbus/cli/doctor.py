@@ -59,7 +59,7 @@ async def _examine(output: Output, url: str | None, fleet: str, monitoring: str 
     where = url or find_url()
     store = store_folder(Path.cwd()) if where == local_url(Path.cwd()) else None
     findings = await examine(where, fleet, monitoring=monitoring, store=store)
-    table = new_table("check", "", "how it is", "what to do")
+    table = new_table("check", "", "how it is", "what to do", wraps=("how it is", "what to do"))
     for it in findings:
         row = (it.name, it.status, clean(it.detail), it.advice)
         table.add_row(*row, style=STYLES[it.status] if it.status != "ok" else None)

@@ -49,7 +49,9 @@ def fleet(
 async def _list(output: Output, url: str | None, fleet: str) -> int:
     async with open_operator(url or find_url(), fleet=fleet) as core:
         agents = [await _look_at(core, it) for it in await core.registry.list()]
-    table = new_table("agent", "role", "state", "slots", "context", "can", "works on")
+    table = new_table(
+        "agent", "role", "state", "slots", "context", "can", "works on", wraps=("can", "works on")
+    )
     for agent in agents:
         card = agent.card
         table.add_row(

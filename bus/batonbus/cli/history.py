@@ -123,7 +123,7 @@ def describe_body(envelope: Envelope) -> str:
 
 
 def _draw_events(history: History, began: float) -> Table:
-    table = new_table("seq", "event", "by", "for", "after", "details")
+    table = new_table("seq", "event", "by", "for", "after", "details", wraps=("details",))
     for step in history.steps:
         event = step.stored.event
         table.add_row(

@@ -68,7 +68,9 @@ async def _list(output: Output, url: str | None, fleet: str, role: str) -> int:
         found = await Inbox(core).read(role)
         now = core.connection.server_time()
     waiting = [_describe(it, now) for it in found]
-    table = new_table("id", "from", "work", "task", "asked", "question", "options")
+    table = new_table(
+        "id", "from", "work", "task", "asked", "question", "options", wraps=("question", "options")
+    )
     for it in waiting:
         table.add_row(
             short(it.handoff_id),

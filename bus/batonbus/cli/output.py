@@ -4,6 +4,7 @@ stdout and everything else on stderr."""
 import os
 import re
 import sys
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 import msgspec
@@ -58,11 +59,23 @@ def make_console(*, stderr: bool = False) -> Console:
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def new_table(*columns: str) -> Table:
-    """An empty table, as all commands draw them."""
+def new_table(*columns: str, wraps: Collection[str] = ()) -> Table:
+    """An empty table, as all commands draw them. Where some columns may wrap, between words, no
+    other one does."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=bool(wraps) and column not in wraps)
+    return table
+
+
+def draw_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, wraps: Collection[str]
+) -> Table:
+    """A table without the columns that are empty in every row: 80 columns are soon full."""
+    kept = [place for place, _ in enumerate(columns) if any(row[place] for row in rows)]
+    table = new_table(*(columns[it] for it in kept), wraps=wraps)
+    for row in rows:
+        table.add_row(*(row[it] for it in kept))
     return table
 
 

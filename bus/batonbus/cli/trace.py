@@ -10,12 +10,13 @@ from msgspec import Struct
 from rich.table import Table
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
-from batonbus.cli.output import Output, new_table, short
+from batonbus.cli.output import Output, draw_rows, short
 from batonbus.cli.running import run, start_logs
 from batonbus.run.core import open_operator
 from batonbus.run.discovery import find_fleet, find_url
 from batonbus.run.history import HandoffNotFoundError, History, read_work
 from batonbus_schemas import Cut, DetailLevel, TextSize, WindowEntry
+from batonbus_schemas.counts import counted
 
 app = new_app()
 
@@ -91,23 +92,22 @@ def _seen(entry: WindowEntry) -> dict[str, Any]:
 
 
 def _draw(handoffs: Sequence[Traced]) -> Table:
-    table = new_table(
-        "task", "from → to", "state", "characters", "tokens", "taken out", "FULL", "SUMMARY", "id"
-    )
-    for handoff in handoffs:
-        size = handoff.sizes
-        table.add_row(
-            handoff.task or "",
-            f"{handoff.from_} → {handoff.to}",
-            handoff.state,
-            f"{size.characters:,} of {size.max_characters:,}" if size else "",
-            f"{size.tokens:,} of {size.max_tokens:,}" if size else "",
-            str(len(size.steps) or "") if size else "",
-            _shown(handoff, DetailLevel.FULL),
-            _shown(handoff, DetailLevel.SUMMARY),
-            short(handoff.id),
-        )
-    return table
+    columns = ("id", "task", "from → to", "state", "characters", "cut", "FULL", "SUMMARY")
+    return draw_rows(columns, [_row(it) for it in handoffs], wraps=("from → to", "FULL", "SUMMARY"))
+
+
+def _row(handoff: Traced) -> list[str]:
+    size = handoff.sizes
+    return [
+        short(handoff.id),
+        handoff.task or "",
+        f"{handoff.from_} → {handoff.to}",
+        handoff.state,
+        f"{size.characters:,} of {size.max_characters:,}" if size else "",
+        counted(len(size.steps), "time") if size and size.steps else "",
+        _shown(handoff, DetailLevel.FULL),
+        _shown(handoff, DetailLevel.SUMMARY),
+    ]
 
 
 def _shown(handoff: Traced, level: DetailLevel) -> str:

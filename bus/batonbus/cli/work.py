@@ -382,7 +382,7 @@ def _address(workshop: Workshop | None, url: str | None) -> str | None:
 
 
 def _show_report(output: Output, report: WorkReport) -> None:
-    table = new_table("task", "status", "stage", "attempts", "commit", "title")
+    table = new_table("task", "status", "stage", "attempts", "commit", "title", wraps=("title",))
     for task in report.tasks:
         attempts = str(task.attempts) if task.attempts else ""
         table.add_row(
