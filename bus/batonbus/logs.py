@@ -117,12 +117,16 @@ def bind(**fields: object) -> AbstractContextManager[None]:
 def configure(level: str = "INFO", form: Literal["auto", "console", "json"] = "auto") -> None:
     """Send all log lines, our own and those of the libraries, to stderr: JSON unless a person
     reads them on a terminal. Locals of a traceback are never shown: they may hold secrets."""
-    shared: list[Any] = [
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    # A person reads it now, and in 80 columns.
+    shared: list[Any] = [structlog.stdlib.add_log_level] + (
+        [structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)]
+        if console
+        else [
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ]
+    )
     tail: list[Any] = (
         [
             structlog.processors.format_exc_info,

@@ -2,8 +2,12 @@
 
 import json
 import os
+import pty
+import select
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +48,29 @@ def started(up: Any, part: str) -> int:
 
 def test_the_first_line_is_the_address(shell: Any, bus_folder: Path) -> None:
     assert address_of(bus_folder).startswith("nats://127.0.0.1:")
+
+
+def test_on_a_terminal_a_person_is_told_how_to_go_on(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "batonbus", "up"]
+    up = subprocess.Popen(command, cwd=tmp_path, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = ""
+    try:
+        until = time.monotonic() + LIMIT
+        while "Ctrl-C ends it." not in said:
+            assert time.monotonic() < until, said
+            if select.select([ours], [], [], 1)[0]:
+                said += os.read(ours, 4096).decode()
+        up.send_signal(signal.SIGINT)
+        assert up.wait(LIMIT) == 0
+    finally:
+        up.kill()
+        up.wait()
+        os.close(ours)
+    assert "batonbus agent FILE:AGENT" in said
+    assert "server.started" not in said  # what happens is for a log
+    assert max(map(len, said.partition("nats://")[2].splitlines())) <= 80
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

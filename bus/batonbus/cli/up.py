@@ -1,6 +1,6 @@
 """`batonbus up`: a whole bus in the current folder."""
 
-import os
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -47,20 +47,34 @@ def up(
       batonbus up
       batonbus up --port 4222 --log-level warning
     """
-    start_logs(log_level, Level.INFO)
-    if log_level is not None:
-        os.environ["BATONBUS_LOG_LEVEL"] = log_level
+    # A person is told how to go on; a program reads what happens.
+    is_watched = sys.stdout.isatty() and sys.stderr.isatty() and not as_json
+    level = log_level or (Level.WARNING if is_watched else Level.INFO)
+    start_logs(level, Level.INFO)
     output = Output(as_json)
 
     async def work(stop: anyio.Event) -> None:
         folder, name = Path.cwd(), fleet or find_fleet()
-        async with local_bus(folder, fleet=name, port=port) as url:
+        async with local_bus(folder, fleet=name, port=port, log_level=level) as url:
             async with connect(url, OPERATOR) as connection:
                 await warn_at_start(connection, name, embedded=True)
             output.emit({"url": url, "state": str(folder / STATE_FOLDER)})
             if not as_json:
                 typer.echo(url)
+            if is_watched:
+                output.show(*_how_to_go_on(name))
             await stop.wait()
         output.emit({"url": url, "stopped": True})
 
     raise typer.Exit(run(output, partial(run_until_signal, work)))
+
+
+def _how_to_go_on(fleet: str) -> list[str]:
+    return [
+        f"The bus of the fleet {fleet!r} is up; its store is {STATE_FOLDER}/store.",
+        "In another terminal, in this folder:",
+        "  batonbus agent FILE:AGENT        starts an agent",
+        "  batonbus send --to ROLE TEXT     hands work over",
+        "  batonbus fleet                   shows who is there",
+        "Ctrl-C ends it.",
+    ]
