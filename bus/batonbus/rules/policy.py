@@ -61,7 +61,8 @@ class Overlay(_Table, frozen=True):
 
 
 class Compaction(_Table, frozen=True):
-    """Percent in use that a compaction must end in; above it there was no gain."""
+    """Percent in use that a compaction must end in: above it there was no gain, below it more was
+    dropped than need be, which is only said."""
 
     target_min: Percent = 15
     target_max: Percent = 25

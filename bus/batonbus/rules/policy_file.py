@@ -195,7 +195,8 @@ def _further_tables(policy: Policy) -> list[str]:
     triggers = ",\n".join(f'    "{it}"' for it in policy.fallback.triggers)
     return [
         "",
-        "# Percent in use after a compaction; above target_max there was no gain.",
+        "# Percent in use after a compaction; above target_max there was no gain, and the agent",
+        "# stays closed; below target_min more was dropped than need be, which is logged.",
         "[compaction]",
         f"target_min = {compaction.target_min:g}",
         f"target_max = {compaction.target_max:g}",
