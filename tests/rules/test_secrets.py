@@ -276,6 +276,15 @@ def test_a_secret_as_the_name_of_a_member_is_found_and_masked() -> None:
     assert list(masked(body).ref_cache) == ["[masked: GitHub Token]"]
 
 
+@pytest.mark.parametrize(
+    "name", [PEM, "<think>I weigh both</think>", "[THINK]I weigh both[/THINK]"]
+)
+def test_what_holds_no_digit_is_found_in_the_name_of_a_member_too(name: str) -> None:
+    body = Dispatch(brief="x", ref_cache={name: "fine"})
+    assert len(find_bans(body)) == 1
+    assert name not in masked(body).ref_cache
+
+
 def test_each_block_of_reasoning_is_taken_out_whatever_stands_beside_it() -> None:
     text = "a <think>one</think> b\n<analysis>two</analysis> c <think>d\n<think>cut off"
     assert mask(text) == "a  b\n c <think>d\n"

@@ -469,8 +469,9 @@ def _masked_key(key: str, change: Callable[[str], str]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _may_be_secret(name: str) -> bool:
-    """Whether a member's name may be one itself: no field of ours is."""
-    return len(name) >= SHORTEST and _DIGIT.search(name) is not None
+    """Whether a member's name may hold one, or reasoning: no field of ours does."""
+    is_word = name.replace("-", "_").isidentifier() and not _DIGIT.search(name)
+    return len(name) >= SHORTEST and not is_word
 
 
 def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:
