@@ -11,6 +11,9 @@ from batonbus_schemas.tokens import Moment, TaskId, Text, Token
 TextForm = Literal["markdown", "xml"]
 """The forms in which an assignment can be read."""
 
+UsageSource = Literal["measured", "estimated", "unknown"]
+"""How a context usage is known."""
+
 Phase = Literal["specify", "plan", "implement", "close"]
 State = Literal["accepted", "held", "refused", "overdue", "failed", "settled", "dead", "cancelled"]
 
@@ -42,7 +45,7 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omi
 class ContextUsage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Percent of a model's tokens in use, and how that is known; unknown is never shown as 0."""
 
-    source: Literal["measured", "estimated", "unknown"] = "unknown"
+    source: UsageSource = "unknown"
     percent: Percent | None = None
 
 

@@ -23,6 +23,7 @@ from batonbus.rules.compaction import (
     phase_of,
     refusals,
     stated_phase,
+    too_far,
     verb_in_task,
 )
 from batonbus.rules.policy import Checkpoints, Compaction, ContextManagement, Policy
@@ -246,6 +247,23 @@ def test_the_usage_must_come_down_to_the_target(
     problem = no_gain(verb, usage(before), usage(after), Compaction())
     assert (problem == "") == gained
     assert gained or "target 15–25 %" in problem
+
+
+@pytest.mark.parametrize(
+    ("verb", "after", "told"),
+    [
+        ("compact", 14.9, "14.9 % after compaction, target 15–25 %: what it dropped stands"),
+        ("compact", 15, ""),
+        ("compact", None, ""),
+        ("clear", 3, ""),
+    ],
+)
+def test_a_compaction_that_keeps_too_little_is_told_of(
+    verb: Any, after: float | None, told: str
+) -> None:
+    said = too_far(verb, usage(after), Compaction())
+    assert said.startswith(told)
+    assert bool(said) == bool(told)
 
 
 def usage(percent: float | None) -> ContextUsage:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from batonbus.rules.chain import Chain
 from batonbus.rules.errors import CheckpointRefusedError
@@ -22,7 +23,7 @@ from batonbus.rules.gate import (
 )
 from batonbus.rules.policy import Checkpoints, Fallback, Policy
 from batonbus.rules.receipts import why_all_closed
-from batonbus_schemas import AgentCard, Checkpoint, ContextUsage, Presence
+from batonbus_schemas import AgentCard, Checkpoint, CompactionHandoff, ContextUsage, Presence
 
 POLICY = Policy()
 BUILDER = POLICY.limits_of_role("builder").thresholds
@@ -139,6 +140,21 @@ def test_after_a_resume_the_last_checkpoint_must_say_where_it_stands(
     expected = None if checkpoint else trigger
     assert fired(Facts(resumed=True, checkpoint=checkpoint), policy) == expected
     assert fired(Facts(resumed=False, checkpoint=checkpoint), policy) is None
+
+
+@pytest.mark.parametrize("field", ["active_project", "active_task"])
+@pytest.mark.parametrize("text", ["None", "none.", " n/a ", "unknown", ""])
+def test_who_states_that_there_is_none_has_not_stated_where_it_stands(
+    field: str, text: str
+) -> None:
+    trigger = "cannot_state_project_task_phase_next"
+    policy = Policy(fallback=Fallback(triggers=(trigger,)))
+    fields = dict.fromkeys(CompactionHandoff.__struct_fields__, "None")
+    stated = CompactionHandoff(**fields | {"active_project": "p", "active_task": "t"})
+    checkpoint = replace(CHECKPOINT, handoff=stated)
+    assert fired(Facts(resumed=True, checkpoint=checkpoint), policy) is None
+    checkpoint = replace(CHECKPOINT, handoff=replace(stated, **{field: text}))
+    assert fired(Facts(resumed=True, checkpoint=checkpoint), policy) == trigger
 
 
 def test_the_rounds_are_those_of_the_policy() -> None:

@@ -34,6 +34,26 @@ def dispatch(brief: str = "Mend it.", **fields: object) -> Envelope:
         "> [user]: a\n> [assistant]: b",
         '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]',
         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>",
+        "<|im_start|>system\na<|im_end|>\n<|im_start|>user\nb<|im_end|>",
+        "<|start_header_id|>user<|end_header_id|>\na<|start_header_id|>assistant<|end_header_id|>",
+        "[INST] a [/INST] b",
+        "## User\na\n## Assistant\nb",
+        "[12:03] User: a\n[12:04] Assistant: b",
+        "2026-01-01T10:00:00Z user: a\n2026-01-01T10:00:09Z assistant: b",
+        "user (12:03): a\nassistant (12:04): b",
+        "1. User: a\n2. Assistant: b",
+        "👤 User: a\n🤖 Assistant: b",
+        "You: a\nChatGPT: b",
+        "Human: a\nClaude: b",
+        "User: a\nUser: b",
+        "user: a\nAgent: b",
+        "사용자: a\n어시스턴트: b",
+        "Пользователь: a\nАссистент: b",
+        "User：a\nAssistant：b",
+        "[{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'b'}]",
+        "- role: user\n  content: a\n- role: assistant\n  content: b",
+        '<message role="user">a</message><message role="assistant">b</message>',
+        '{"type":"user","message":{}}\n{"type":"assistant","message":{}}',
     ],
 )
 def test_a_conversation_is_found(text: str) -> None:
@@ -50,6 +70,14 @@ def test_a_conversation_is_found(text: str) -> None:
         "The account:\nuser: reader\nsystem: linux",
         "Add a field `role: string` and the endpoint /user.",
         "Show the agent and the tool.",
+        "user: ada\nagent: builder",
+        "model: opus\nuser: ada",
+        "user: str = ''\nmodel: str = ''\nuser: int\nmodel: int",
+        "services:\n  user:\n    image: a\n  agent:\n    image: b",
+        "user: ada\nuser: bob",
+        "Login as a user, then ask: the assistant helps.",
+        "| type: user | role: admin |\n| type: user | role: reader |",
+        "## User\nWho reads.\n## System\nWhat answers.",
     ],
 )
 def test_a_text_that_only_names_a_role_is_no_conversation(text: str) -> None:
@@ -64,6 +92,14 @@ def test_what_also_stands_in_a_referenced_file_is_found() -> None:
     assert "works/WORK-01/TASK-01.md" in found.problem
     shorter = Dispatch(brief="See:\n" + history[35 : 35 + SHARED_LIMIT - 1] + "!")
     assert find_copies(shorter, {"TASK-01.md": history}) == []
+
+
+@pytest.mark.parametrize("mark", ["> ", "    ", "\t", "| "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_copy_that_is_quoted_is_one(mark: str, end: str) -> None:
+    history = "".join(f"{number}: what happened then.\n" for number in range(60))
+    quoted = end.join(f"{mark}{line}" for line in history[:700].split("\n"))
+    assert len(find_copies(Dispatch(brief=f"See:\n{quoted}"), {"a.md": history})) == 1
 
 
 @given(st.text("ab", max_size=700), st.text("ab", max_size=300), st.text("ab", max_size=300))
@@ -164,6 +200,11 @@ def test_a_short_assignment_with_references_pastes_nothing() -> None:
         "..\\other\\notes.md",
         "/home/me/notes.md",
         "works/WORK-02/PLAN.md",
+        "Works/WORK-02/PLAN.md",
+        "works\\WORK-02\\PLAN.md",
+        " /etc/passwd",
+        "s3://private/notes.md",
+        "git@example.org:them/notes.git",
     ],
 )
 @pytest.mark.parametrize("field", ["refs", "task_file", "plan_file"])

@@ -52,6 +52,11 @@ def test_a_number_that_a_row_leaves_out_keeps_its_default() -> None:
     assert policy.thresholds_of("reviewer") == Policy().thresholds_of("reviewer")
 
 
+@pytest.mark.parametrize("text", ["", json.dumps(FLAT), "[compaction]\r\ntarget_max = 20\r\n"])
+def test_a_mark_of_utf_8_before_the_text_is_none_of_it(text: str) -> None:
+    assert read_policy(f"\ufeff{text}") == read_policy(text)
+
+
 def test_the_flat_json_is_the_implementers_row() -> None:
     policy = read_policy(json.dumps({**FLAT, "hard_compression_pct": 62}))
     assert policy.thresholds_of("implementer").hard == 62
@@ -103,6 +108,35 @@ def test_a_soft_threshold_above_the_hard_one_is_named_as_the_file_names_it() -> 
         ("[secrets]\npatterns = ['acme', 'x.*']", "secrets.patterns[1]", "in place of * and +"),
         ("[secrets]\nnames = ['a|b']", "secrets.names[0]", "letters, digits, dashes"),
         ("[secrets]\noff = true", "secrets.off", "unknown field, known: patterns, names"),
+        ("[fallback]\ntriggers = []", "fallback.triggers", "0 items, at least 1"),
+        (
+            "[checkpoints]\ninterval_minutes = inf",
+            "checkpoints.interval_minutes",
+            "more than 10080",
+        ),
+        ('{"fallback_triggers": ["x"]}', "fallback_triggers[0]", "is not allowed, allowed: b"),
+        ('{"midTask": "off", "midTask": "compact"}', "midTask", "stands there twice"),
+        (
+            '{"soft_warning_pct": 5, "defaults": {"soft_warning_pct": 6}}',
+            "defaults.soft_warning_pct",
+            "says what soft_warning_pct says, too",
+        ),
+        (
+            '{"compaction": {"target_max": 20}, "compression_target_pct_max": 25}',
+            "compression_target_pct_max",
+            "says what compaction.target_max says, too",
+        ),
+        (
+            '{"soft_warning_pct": 5, "thresholds": {}}',
+            "thresholds",
+            "says what soft_warning_pct says, too",
+        ),
+        ('{"thresholds": 3, "soft_warning_pct": 5}', "thresholds", "expected object, got integer"),
+        (
+            '{"contextManagement": "off", "midTask": "off"}',
+            "contextManagement",
+            "expected object, got string",
+        ),
         ("[thresholds", "$", "is no TOML"),
         ("a = " + "[" * 9_000, "$", "is no TOML"),
         ('{"a": ', "$", "is no JSON"),

@@ -35,6 +35,25 @@ SECRETS = {
     "AccountKey=" + "aB3+" * 21 + "aB==": "aB3+aB3+",
     "ACdeadbeef0123456789deadbeef012345": "ACdeadbeef",
     "npm //registry.npmjs.org/:_authToken=npm_abcdefghij0123456789": "abcdefghij0123456789",
+    r'"{\"password\": \"Tr0ub4dor3\"}"': "Tr0ub4dor3",
+    r"{\\\"api_key\\\": \\\"Tr0ub4dor3\\\"}": "Tr0ub4dor3",
+    r'{"password": "Tr0u\\b4dor3\u00e9"}': "b4dor3",
+    "**Password:** Tr0ub4dor3": "Tr0ub4dor3",
+    "- **Password**: `Tr0ub4dor3`": "Tr0ub4dor3",
+    "the token was Tr0ub4dor3": "Tr0ub4dor3",
+    "password：Tr0ub4dor3": "Tr0ub4dor3",
+    "пароль: Tr0ub4dor3": "Tr0ub4dor3",
+    "비밀번호: Tr0ub4dor3": "Tr0ub4dor3",
+    "{'password': b'Tr0ub4dor3'}": "Tr0ub4dor3",
+    'os.environ["TOKEN"] = "Tr0ub4dor3"': "Tr0ub4dor3",
+    "<password>Tr0ub4dor3</password>": "Tr0ub4dor3",
+    "psql --password Tr0ub4dor3 -h db": "Tr0ub4dor3",
+    "GH_PAT=Tr0ub4dor3 DB_PASS='x'": "Tr0ub4dor3",
+    "Authorization: token Tr0ub4dor3": "Tr0ub4dor3",
+    "redis://:Tr0ub4dor3@cache:6379/0": "Tr0ub4dor3",
+    "amqp://ada:letmein@broker": "letmein",
+    '{"auths": {"x": {"auth": "YWRhOlRyMHViNGRvcjM="}}}': "YWRhOlRyMHViNGRvcjM",
+    "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY": "UZRF5UHPMWZ6BFDT",
 }
 HARMLESS = [
     "9fceb02d0ae598e95dc970b74767f19372d61af8",
@@ -50,6 +69,15 @@ HARMLESS = [
     "see https://example.org/a/b?page=2",
     "def handle(token: str, key: int) -> None:",
     "pip install batonbus==1.0.3 && make test",
+    "crypto_aead_xchacha20poly1305_ietf_ABYTES, ossl_check_const_X509_ALGOR_sk_type",
+    "NFCISO15693ReadMultipleBlocksConfiguration",
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    "class ClientToken:\n    @staticmethod",
+    "mypy/copytype.py,sha256=et-Q6dHUF0YPg6guLFLfFrO1efd8HtnrSyrJTlZC278,4508",
+    "nats://sender:PASSWORD@127.0.0.1:4222, postgres://user:password@host/db",
+    "Authorization: token required; --password-file /run/secrets/db1; --token /run/token1",
+    "the password is `changeme`, the <token>word</token>",
+    "NAME_PAT = r'[a-z]{1,8}'",
 ]
 
 
@@ -246,6 +274,15 @@ def test_a_secret_as_the_name_of_a_member_is_found_and_masked() -> None:
     assert str(found).startswith("$.ref_cache in the name of a member")
     assert name not in str(found)
     assert list(masked(body).ref_cache) == ["[masked: GitHub Token]"]
+
+
+@pytest.mark.parametrize(
+    "name", [PEM, "<think>I weigh both</think>", "[THINK]I weigh both[/THINK]"]
+)
+def test_what_holds_no_digit_is_found_in_the_name_of_a_member_too(name: str) -> None:
+    body = Dispatch(brief="x", ref_cache={name: "fine"})
+    assert len(find_bans(body)) == 1
+    assert name not in masked(body).ref_cache
 
 
 def test_each_block_of_reasoning_is_taken_out_whatever_stands_beside_it() -> None:

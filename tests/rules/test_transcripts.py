@@ -225,12 +225,28 @@ def test_an_id_that_could_be_an_option_or_a_path_is_none(id: str) -> None:
         ('{"a": 1}\r\n{"b": 2}\nnoise\n{"c"', [{"a": 1}, {"b": 2}]),
         ('noise {\n{\n  "a": {\n    "b": 1\n  }\n}\n', [{"a": {"b": 1}}]),
         ('\x1b[?25l{"a": "\\u001b[0m"}\x1b[0m\n\x1b[?1004l', [{"a": "\x1b[0m"}]),
+        ('\x1b]0;at work\x07{"a": 1}\n\x1b]8;;\x1b\\{"b": 2}', [{"a": 1}, {"b": 2}]),
+        ('\ufeff{"a": 1}\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+        ('{"a": "one\u2028{two\x85three"}\n{"b": 2}', [{"a": "one\u2028{two\x85three"}, {"b": 2}]),
+        ('{"a": 1e999, "b": "\\ud83d"}', [{"a": float("inf"), "b": "\ud83d"}]),
         ("noise", []),
         ("\ud800", []),
     ],
 )
 def test_objects_are_read_in_every_shape_that_programs_print(text: str, events: object) -> None:
     assert read_events(text) == events
+
+
+def test_half_of_a_letter_in_an_answer_can_be_stored() -> None:
+    """Who cuts a text by its UTF-16 units cuts some letters in two."""
+    reading = read_transcript(CLAUDE, lines(said(60_000), result("Done \ud83d")))
+    assert (reading.answer, reading.tokens) == ("Done ?", 60_000)
+
+
+def test_a_count_that_says_nothing_yet_takes_nothing_back() -> None:
+    record = lines({"type": "turn_context", "payload": {"model": "gpt-5"}}, counted(64_600))
+    reading = read_transcript(CODEX, lines(*CODEX_TURN), record + lines(counted(None)))
+    assert (reading.tokens, reading.window) == (64_600, 258_400)
 
 
 def test_a_row_can_say_where_everything_stands() -> None:

@@ -36,6 +36,15 @@ def test_the_longest_role_still_gets_an_id() -> None:
     assert len(Agent("x" * 64).card.id) <= 64
 
 
+@pytest.mark.parametrize("field", ["id", "policy_role", "runtime", "capabilities"])
+def test_no_card_holds_a_secret(field: str) -> None:
+    token = "ghp_" + "a1B2" * 9
+    options: dict[str, Any] = {field: (token,) if field == "capabilities" else token}
+    with pytest.raises(ValueError, match=rf"\$\.{field}.* holds a secret") as error:
+        Agent("reviewer", **options)
+    assert token not in str(error.value)
+
+
 @pytest.mark.parametrize("slots", [0, -1])
 def test_an_agent_has_at_least_one_slot(slots: int) -> None:
     with pytest.raises(ValueError, match="slots"):

@@ -139,6 +139,30 @@ async def test_without_a_gain_the_agent_stays_closed_and_says_the_numbers(
     assert any(it.levelname == "ERROR" and "no gain" in it.getMessage() for it in caplog.records)
 
 
+async def test_a_compaction_below_its_target_opens_and_is_logged(
+    open_bus: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = with_session(4.0)
+    async with open_bus(builder.agent) as bus:
+        await (await bus.send("builder", "one 66")).result()
+        await (await bus.send("builder", "two")).result()
+    warned = [it.getMessage() for it in caplog.records if it.levelname == "WARNING"]
+    assert any("4 % after compaction, target 15–25 %" in it for it in warned)
+
+
+async def test_a_source_of_usage_that_nobody_knows_is_an_error(open_bus: Any) -> None:
+    agent = Agent("builder")
+
+    @agent.handles
+    async def work(task: Dispatch, ctx: Context) -> TaskResult:
+        with pytest.raises(ValueError, match="measured, estimated, unknown, not 'guessed'"):
+            await ctx.usage(percent=90, source="guessed")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - theirs
+        return TaskResult.passed(what=await ctx.usage())
+
+    async with open_bus(agent) as bus:
+        assert (await (await bus.send("builder", "x")).result()).summary == "unknown"
+
+
 async def test_an_agent_without_resets_gets_the_headless_rule(open_bus: Any) -> None:
     builder = Builder()
     async with open_bus(builder.agent) as bus:

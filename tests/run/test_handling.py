@@ -9,10 +9,10 @@ from gate_bench import until
 
 from batonbus import Agent, Context, Refuse, TryAgain
 from batonbus.rules.chain import RECEIPT_KEEPER
-from batonbus.rules.errors import leaves
+from batonbus.rules.errors import describe, leaves
 from batonbus.run.bus import DEFAULT_FLEET
 from batonbus.run.core import open_operator
-from batonbus.run.handling import ERROR_LIMIT, clip, describe
+from batonbus.run.handling import ERROR_LIMIT, clip
 from batonbus.wire.streams import role_consumer
 from batonbus_schemas import (
     Delivery,

@@ -59,6 +59,7 @@ async def test_a_session_that_is_not_known_any_more_is_replaced_in_the_same_call
         (claude_failed("Prompt is too long"), "Prompt is too long"),
         (claude_failed("rate limited")[0], "ended with exit code 0: rate limited"),
         (("", 7, "no login\n"), "claude ended with exit code 7: no login"),
+        (("Please log in.\n", 7, ""), "claude ended with exit code 7: Please log in."),
         (claude("Two.")[:-20], "claude ended with exit code 0 and gave no answer"),
         ("", "claude ended with exit code 0 and gave no answer"),
     ],

@@ -205,7 +205,12 @@ def verb_in_task(policy: Policy) -> Literal["compact"] | None:
 
 def missing_fields(handoff: CompactionHandoff | None) -> tuple[str, ...]:
     """Which of the ten fields are empty: a handoff counts only when none is."""
-    return tuple(it for it in FIELDS if not str(getattr(handoff, it, "") or "").strip())
+    said: dict[str, object] = {it: getattr(handoff, it, None) for it in FIELDS}
+    return tuple(
+        it
+        for it, text in said.items()
+        if text is None or (isinstance(text, str) and not text.strip())
+    )
 
 
 def refusals(checkpoint: Checkpoint, evidence: Evidence) -> tuple[str, ...]:
@@ -248,6 +253,16 @@ def no_gain(verb: Verb, before: ContextUsage, after: ContextUsage, target: Compa
     if percent <= target.target_max:
         return ""
     return f"no gain: {percent:g} % after compaction, {wanted}"
+
+
+def too_far(verb: Verb, after: ContextUsage, target: Compaction) -> str:
+    """What to say of a compaction that kept less than the target's lower end; empty where it did
+    not. It is a gain, and the Checkpoint holds what was dropped: nothing stops for it."""
+    percent = None if after.source == "unknown" else after.percent
+    if verb == "clear" or percent is None or percent >= target.target_min:
+        return ""
+    wanted = f"target {target.target_min:g}–{target.target_max:g} %"
+    return f"{percent:g} % after compaction, {wanted}: what it dropped stands in the Checkpoint"
 
 
 def compose_handoff(

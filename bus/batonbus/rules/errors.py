@@ -140,3 +140,12 @@ def leaves(error: BaseException) -> list[BaseException]:
         return [error]
     group = cast("BaseExceptionGroup[BaseException]", error)
     return [leaf for it in group.exceptions for leaf in leaves(it)]
+
+
+def describe(error: BaseException) -> str:
+    """The kind of an exception and what it says."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}".removesuffix(": ")
+    except Exception as unreadable:  # noqa: BLE001 - The exception's class is not ours either.
+        return f"{name}, whose text cannot be read ({type(unreadable).__name__})"

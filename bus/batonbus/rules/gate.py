@@ -23,6 +23,9 @@ COMPACTING = "compacting"
 REQUIRED = "compaction required"
 FULL = "context usage"
 
+_NOTHING = frozenset({"none", "n/a", "unknown", "-"})
+"""How a Checkpoint says that it does not know."""
+
 OPENS = "nothing: it opens by itself once its session is reset, which waits for what runs there"
 STAYS = "see its log, mend its `@agent.resets` function or its session, then start it again"
 MENDS = "mend what it names: it looks again every few seconds, and opens by itself"
@@ -121,12 +124,14 @@ def fired(facts: Facts, policy: Policy) -> Trigger | None:
 
 
 def _can_state(checkpoint: Checkpoint | None) -> bool:
-    """Whether a Checkpoint says project, task, phase and next action."""
+    """Whether a Checkpoint says project, task, phase and next action; that there is none of one of
+    them does not."""
     if checkpoint is None:
         return False
     project = checkpoint.handoff.active_project if checkpoint.handoff else checkpoint.work
     task = checkpoint.handoff.active_task if checkpoint.handoff else checkpoint.task or ""
-    return all(it.strip() for it in (project, task, checkpoint.phase, checkpoint.next))
+    said = (project, task, checkpoint.phase, checkpoint.next)
+    return all(it.strip() and it.strip().rstrip(".").lower() not in _NOTHING for it in said)
 
 
 def was_interrupted(chain: Chain) -> bool:

@@ -6,7 +6,8 @@ said, is given to them.
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -21,18 +22,37 @@ SHARED_LIMIT = 400
 PASSAGE = 200
 """Characters from which on a paragraph that stands in two dispatches counts as repeated."""
 
-_TURN = re.compile(
-    r"""^[ \t>*_#<|\[-]*                            # quotes, lists, headings, chat markup
-        (user|human|assistant|system|ai|agent|model|tool)
-        [ \t*_\]|>]*:                               # Role:
-      | <\|(?:im_start\|>)?[ \t]*(user|assistant|system)   # chat templates
-      | "role"\s*:\s*"(user|assistant|system|tool)"        # exported messages
-    """,
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+_ASKING = ("user", "human", "you", "사용자", "пользователь", "ユーザー", "用户")
+_ANSWERING = (
+    *("assistant", "ai", "agent", "model", "claude", "chatgpt", "gemini", "codex"),
+    *("어시스턴트", "ассистент", "アシスタント", "助手"),
 )
-_ASKING, _ANSWERING = ("user", "human"), ("assistant", "ai", "agent", "model")
-_ELSEWHERE = re.compile(r"~|\$|%\w+%|file:|[A-Za-z]:[\\/]|\\\\", re.IGNORECASE)
+_KEYS = frozenset({"agent", "model"})
+"""What stands before a colon in programs and configurations, beside `user`."""
+
+_WHO = f"(?P<who>{'|'.join((*_ASKING, *_ANSWERING))})"
+_LABEL = re.compile(  # quotes, lists, markup, a time; then `Role:`
+    r"[^\w\n]{0,24}(?:\d[\d:.,/tz -]{0,24}[^\w\n]{0,8})?"
+    rf"{_WHO}[ \t*_\]|>]{{0,8}}(?:\([^()\n]{{1,40}}\)[ \t*_]{{0,8}})?[:\uff1a]",
+)
+_HEADING = re.compile(rf"^\#{{1,6}}[ \t]+{_WHO}[ \t]*$", re.MULTILINE)
+_EXPORTED = re.compile(rf"(?:role[\"']?|[\"']type[\"'])\s?[:=]\s?[\"']?{_WHO}\b")
+"""Messages, or lines of them, in JSON, YAML or XML."""
+
+_TEMPLATE = re.compile(
+    r"<\|(?:im_start\|>|start_header_id\|>)?[ \t]*(?:user|assistant|system)\b|\[/?inst\]"
+)
+"""How the templates of chats begin a turn: nothing else looks so."""
+
+_ROLES = (*_ASKING, *_ANSWERING, "system", "inst]")
+
+_ELSEWHERE = re.compile(
+    r"~|\$|%\w+%|file:|(?!https?:)[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:|[a-z]:[\\/]|\\\\",
+    re.IGNORECASE,
+)
 """How a reference begins that no folder of the work holds, on any system."""
+
+_BEFORE_LINES = re.compile(r"^[ \t>|]+", re.MULTILINE)
 
 _REPEATABLE = frozenset(
     {"permission_boundary", "expected_evidence", "references_dir", "ref_cache", "previous_results"}
@@ -56,7 +76,8 @@ def find_pastes(
 
 def find_copies(body: Body, files: Mapping[str, str]) -> list[Violation]:
     """Where the body pastes what also stands in a file that it refers to: `files` are their texts
-    by path."""
+    by path. A copy that is quoted or indented is one, too."""
+    plain = {name: _plain(whole) for name, whole in files.items()}
     return [
         Violation(
             path=path,
@@ -64,8 +85,13 @@ def find_copies(body: Body, files: Mapping[str, str]) -> list[Violation]:
         )
         for path, text in _own_texts(body)
         for name, whole in files.items()
-        if (shared := _shared(text, whole))
+        if (shared := _shared(text, whole) or _shared(_plain(text), plain[name]))
     ]
+
+
+def _plain(text: str) -> str:
+    """Without ends of lines of other systems, and what a quotation puts before each line."""
+    return _BEFORE_LINES.sub("", text.replace("\r\n", "\n"))
 
 
 def named_files(body: Body) -> tuple[str, ...]:
@@ -101,24 +127,45 @@ def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _conversations(body: Body) -> Iterator[Violation]:
-    """Both sides speak: `user:` and `system:` alone may be keys of a configuration."""
     for path, text in body_texts(body):
-        if not _may_converse(text):
-            continue
-        speakers = ["".join(it).lower() for it in _TURN.findall(text)]
-        if _speaks(_ASKING, speakers) and _speaks(_ANSWERING, speakers):
-            problem = f"pastes a conversation ({len(speakers)} turns): say what it decided"
+        if turns := _turns(text):
+            problem = f"pastes a conversation ({turns} turns): say what it decided"
             yield Violation(path=path, problem=problem)
 
 
-def _may_converse(text: str) -> bool:
-    """Whether both sides are named at all: to look for their turns takes ten times as long."""
-    lower = text.lower()
-    return _speaks(_ASKING, lower) and _speaks(_ANSWERING, lower)
+def _turns(text: str) -> int:
+    """The turns of a conversation; 0 where there is none. Both sides speak, for `user:` alone may
+    be a key of a configuration, or one side again and again under its capitalized name."""
+    # The one letter that becomes two in small letters: places must stay what they are.
+    lower = text.replace("İ", "I").lower()
+    if not any(map(lower.__contains__, _ROLES)):
+        return 0
+    if "<|" in lower or "inst]" in lower:
+        templates = len(_TEMPLATE.findall(lower))
+        if templates > 1:
+            return templates
+    labels = list(_labels(text, lower))
+    named = Counter(it for it in labels if it.istitle() and it.lower() not in _KEYS)
+    if any(count > 1 for count in named.values()):
+        return len(labels)
+    headings = [it["who"] for it in _HEADING.finditer(lower)] if "#" in lower else []
+    is_exported = "role" in lower or '"type"' in lower or "'type'" in lower
+    exported = [it["who"] for it in _EXPORTED.finditer(lower)] if is_exported else []
+    for said in ([it for it in labels if it not in _KEYS], headings, exported):
+        speakers = {it.lower() for it in said}
+        if not speakers.isdisjoint(_ASKING) and not speakers.isdisjoint(_ANSWERING):
+            return len(said)
+    return 0
 
 
-def _speaks(side: Sequence[str], said: Container[str]) -> bool:
-    return any(it in said for it in side)
+def _labels(text: str, lower: str) -> Iterator[str]:
+    """Who is named before a colon, as it is spelled."""
+    at = 0
+    for line in lower.split("\n"):
+        if (":" in line or "\uff1a" in line) and (match := _LABEL.match(line)):
+            start, end = match.span("who")
+            yield text[at + start : at + end]
+        at += len(line) + 1
 
 
 def _memories(body: Body) -> Iterator[Violation]:
@@ -140,16 +187,17 @@ def _foreign(envelope: Envelope) -> Iterator[Violation]:
     named = {f"refs[{index}]": it for index, it in enumerate(body.refs)}
     named |= {"task_file": body.task_file, "plan_file": body.plan_file}
     for field, reference in named.items():
-        parts = PurePosixPath(reference).parts
-        other = (
-            envelope.work != ADHOC and parts[:1] == ("works",) and parts[1:2] != (envelope.work,)
-        )
+        parts = PurePosixPath(reference.strip().replace("\\", "/")).parts
+        # Some file systems make no difference of case.
+        is_work = "".join(parts[:1]).lower() == "works"
+        other = envelope.work != ADHOC and is_work and parts[1:2] != (envelope.work,)
         if other or _is_elsewhere(reference):
             problem = f"refers to {reference!r}, outside of the work's folder and its context pack"
             yield Violation(path=f"$.body.{field}", problem=problem)
 
 
 def _is_elsewhere(reference: str) -> bool:
+    reference = reference.strip()
     path = PurePosixPath(reference.replace("\\", "/"))
     return path.is_absolute() or ".." in path.parts or _ELSEWHERE.match(reference) is not None
 

@@ -26,7 +26,7 @@ Trigger = Literal[
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
 
 Percent = Annotated[float, Meta(ge=1, le=100)]
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,24 +61,26 @@ class Overlay(_Table, frozen=True):
 
 
 class Compaction(_Table, frozen=True):
-    """Percent in use that a compaction must end in; above it there was no gain."""
+    """Percent in use that a compaction must end in: above it there was no gain, below it more was
+    dropped than need be, which is only said."""
 
     target_min: Percent = 15
     target_max: Percent = 25
 
 
 class Checkpoints(_Table, frozen=True):
-    """When a Checkpoint is written, beside those that a reset demands."""
+    """When a Checkpoint is written, beside those that a reset demands: a week apart at most."""
 
-    interval_minutes: Annotated[float, Meta(ge=1)] = 45
+    interval_minutes: Annotated[float, Meta(ge=1, le=10_080)] = 45
     after_phase: bool = True
     after_fix_review_rounds: Count = 2
 
 
 class Fallback(_Table, frozen=True):
-    """What forces a compaction where the usage is not known."""
+    """What forces a compaction where the usage is not known: at least one of them, for unknown is
+    never taken for empty."""
 
-    triggers: tuple[Trigger, ...] = TRIGGERS
+    triggers: Annotated[tuple[Trigger, ...], Meta(min_length=1)] = TRIGGERS
 
 
 class ContextManagement(_Table, frozen=True):

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -49,7 +50,7 @@ def read_policy(text: str) -> Policy:
     """The policy in a file's text: our own TOML, seed 001's JSON (`soft_warning_pct` …, or
     `defaults` and `agents`), or seed 004's (`contextManagement`). What the text leaves out keeps
     its default. Raises PolicyError with all that is wrong."""
-    tree, names = _parse(text)
+    tree, names = _parse(text.removeprefix("\ufeff"))
     _complete_rows(tree)
     found = [_renamed(it, names) for it in find_violations(tree, Policy, "")]
     if found:
@@ -79,7 +80,8 @@ def _complete_rows(tree: dict[str, Any]) -> None:
 def _renamed(violation: Violation, names: Mapping[str, str]) -> Violation:
     """A violation under the name that the key has in the file itself."""
     path = violation.path.removeprefix("$").removeprefix(".") or "$"
-    return Violation(path=names.get(path, path), problem=violation.problem)
+    key, bracket, rest = path.partition("[")
+    return Violation(path=names.get(key, key) + bracket + rest, problem=violation.problem)
 
 
 def _parse(text: str) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -90,10 +92,22 @@ def _parse(text: str) -> tuple[dict[str, Any], Mapping[str, str]]:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise PolicyError((Violation(path="$", problem=f"is no TOML: {error}"),)) from error
     try:
-        found: object = json.loads(text)
+        found: object = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise PolicyError((Violation(path="$", problem=f"is no JSON: {error}"),)) from error
-    return _FromJson(cast("dict[str, Any]", found)).read()
+    reader = _FromJson(cast("dict[str, Any]", found))
+    tree, names = reader.read()
+    if reader.twice:
+        raise PolicyError(tuple(reader.twice))
+    return tree, names
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's members. Which of two that are called the same counts, nobody could tell."""
+    names = Counter(name for name, _ in members)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise PolicyError(tuple(Violation(path=it, problem="stands there twice") for it in twice))
+    return dict(members)
 
 
 class _FromJson:
@@ -104,6 +118,8 @@ class _FromJson:
         self._found = found
         self._tree: dict[str, Any] = {}
         self._names: dict[str, str] = {}
+        self.twice: list[Violation] = []
+        """Keys that say what another one says already."""
 
     def read(self) -> tuple[dict[str, Any], Mapping[str, str]]:
         """The tree, and the names of its keys in the file."""
@@ -122,9 +138,18 @@ class _FromJson:
     def _put(self, path: tuple[str, ...], name: str, value: object) -> None:
         table = self._tree
         for part in path[:-1]:
-            table = table.setdefault(part, {})
+            inner: object = table.setdefault(part, {})
+            if not isinstance(inner, dict):
+                return  # what stands there is wrong, and will be found to be
+            table = cast("dict[str, Any]", inner)
+        key = ".".join(path)
+        if path[-1] in table:
+            other = next((it for ours, it in self._names.items() if ours.startswith(key)), key)
+            problem = f"says what {other} says, too: leave one of them out"
+            self.twice.append(Violation(path=name, problem=problem))
+            return
         table[path[-1]] = value
-        self._names[".".join(path)] = name
+        self._names[key] = name
 
     def _defaults(self, values: dict[str, Any], prefix: str) -> None:
         for key, value in values.items():
@@ -160,8 +185,7 @@ class _FromJson:
             ours = _MANAGEMENT.get(key, key)
             self._put(("context_management", ours), prefix + key, value)
         if enabled is False:
-            for ours in _MANAGEMENT.values():
-                self._put(("context_management", ours), f"{prefix}enabled", "off")
+            self._tree["context_management"] = dict.fromkeys(_MANAGEMENT.values(), "off")
 
 
 def write_policy(policy: Policy) -> str:
@@ -203,7 +227,8 @@ def _further_tables(policy: Policy) -> list[str]:
     triggers = ",\n".join(f'    "{it}"' for it in policy.fallback.triggers)
     return [
         "",
-        "# Percent in use after a compaction; above target_max there was no gain.",
+        "# Percent in use after a compaction; above target_max there was no gain, and the agent",
+        "# stays closed; below target_min more was dropped than need be, which is logged.",
         "[compaction]",
         f"target_min = {compaction.target_min:g}",
         f"target_max = {compaction.target_max:g}",

@@ -9,7 +9,6 @@ import functools
 import importlib
 import math
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from batonbus.rules.reasoning import find_reasoning, is_reasoning, is_reasoning_key
 from batonbus_schemas import Violation
 from batonbus_schemas.violations import member_path
 
@@ -68,14 +68,20 @@ _NAME = (
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
     r"|client[_-]?secret|credentials?|auth[_-]?key)"
 )
-_NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "credential")
-_QUALIFIES_KEY = re.compile(r"(?i)(?:api|access|private|auth|secret)[_-]?$")
-_VALUE = r"[^\s\"',;<>(){}\[\]|$]"
-_GIVEN = re.compile(
-    r"(?i)[a-z]{0,32}(?:[_-][\w-]{0,64})?[\"']?\s{0,64}(?:=>|:=|=|:|\bis\b)\s{0,64}[\"']?"
-    rf"(?P<value>{_VALUE}{{8,256}})(?<!\.)"
+_NAMES = (
+    *("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "credential"),
+    *("passwort", "mot de passe", "contraseña", "парол", "비밀번호", "パスワード", "密码"),
 )
-"""What follows a name, where it is given a value. Bounded, for a name may stand in a text thousands
+_QUALIFIES_KEY = re.compile(r"(?i)(?:api|access|private|auth|secret)[_-]?$")
+_VALUE = r"(?:[^\s\"',;<>(){}\[\]|$`\\]|\\(?![\"'nrt]))"
+_QUOTE = r"(?:[bruf]{1,2}(?=\\{0,3}[\"']))?\\{0,3}[\"'`“]?"
+_GIVEN = re.compile(
+    r"(?i)[^\W\d_]{0,32}(?:[_-][\w-]{0,64})?(?:\\{0,3}[\"'`*\])]){0,4}\s{0,64}"
+    rf"(?:(?:=>|:=|=|[:：＝]|\b(?:is|was)\b)\s{{0,64}}(?:[*_]{{1,3}}\s?)?{_QUOTE}"
+    rf"(?P<value>{_VALUE}{{8,256}})(?<!\.)|>(?P<tagged>{_VALUE}{{8,256}})</)"
+)
+"""What follows a name, where it is given a value: in words, in code, in JSON within JSON, in
+Markdown, as the text of an element. Bounded, for a name may stand in a text thousands
 of times: without bounds 60 KB took half a minute, and the window manager looks at every message."""
 
 _VALUE_REST = re.compile(rf"{_VALUE}*(?<!\.)")
@@ -85,8 +91,24 @@ _SECRET_VARIABLE = re.compile(
     rf"(?i)(?:(?:^|[_-])(?:{_NAME}|pat|pass|dsn|key_base)|_key|passw(?:or)?d|sshpass)"
     r"(?:_?\d+|_(?:prod|live|test|dev|staging|backup))?$"
 )
+_FLAG = re.compile(r"(?<![\w-])--?[\w-]{0,32}\Z")
+_FLAGGED = re.compile(rf"(?i)\s{{1,4}}[\"']?(?P<value>{_VALUE}{{8,256}})")
+"""A name that is an option of a command, and its value as the next word."""
+
+_VARIABLE = re.compile(rf"(?i)(?<=\w_)(?:pass|pat)={_QUOTE}(?P<value>{_VALUE}{{8,256}})")
+_AUTH = re.compile(
+    r"(?i)\b_?auth\\{0,3}[\"']?\s?[:=]\s?\\{0,3}[\"']?"
+    r"(?P<value>[a-z0-9+/]{16,512}={0,2})(?![\w+/=])"
+)
+"""What Docker and npm keep: a name and its password in base64."""
+
+_URL = re.compile(r"://[^\s:/@\"']{0,64}:(?P<value>[^\s:/@\"'<>{}$*%]{3,128})@")
+_PLACEHOLDER = re.compile(
+    r"(?i)[x.]+|pass(?:wd|word|phrase)?|pw|pwd|secret|token|changeme|guest|your\S*|my\S*"
+)
 _HEADER = re.compile(
-    r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<value>[^\s\[]\S{5,})"
+    r"(?i)\bauthorization\\{0,3}[\"']?\s*[:=,]\s*\\{0,3}[\"']?"
+    r"(?:(?:basic|bearer)\s+|(?:token|apikey|digest|negotiate)\s+(?=\S*\d))(?P<value>[^\s\[]\S{5,})"
 )
 _PEM = re.compile(
     r"(?P<value>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
@@ -99,17 +121,18 @@ _NAMED_THINGS = (
 """What the interfaces of models, and tests, are named by."""
 
 _PREFIXED = re.compile(
-    rf"(?<![\w/+.-])(?!sha\d){_NAMED_THINGS}"
+    rf"(?<![\w/+.-])(?<!sha\d{{3}}=)(?!sha\d){_NAMED_THINGS}"
     r"(?P<value>[a-z]{2,8}[-_][A-Za-z0-9_-]{20,})(?![\w/+-])"
 )
 _RANDOM = re.compile(
     # No checksum (SRI, go.sum, ssh), and no public key of ssh.
-    rf"(?<![\w/+=.-])(?<!h1:)(?<!SHA256:)(?!sha\d{{1,3}}-|AAAA[BC]3){_NAMED_THINGS}"
+    rf"(?<![\w/+=.-])(?<!h1:)(?<!SHA256:)(?!sha\d{{1,3}}[=-]|AAAA[BC]3){_NAMED_THINGS}"
     r"(?P<value>[A-Za-z0-9_+=-]{32,128})(?![\w/+=-])"
 )
 _ISSUED = re.compile(
     r"(?<![\w-])(?P<value>(?:sk-or-v1-|dop_v1_|doo_v1_|dapi|shpat_|shpss_|sbp_|r8_|hf_|npm_|glsa_|pul-"
-    r"|hvs\.|dp\.pt\.|AGE-SECRET-KEY-1)[A-Za-z0-9_-]{20,}|sk-[0-9a-f]{32,64})(?![\w-])"
+    r"|hvs\.|dp\.pt\.|AGE-SECRET-KEY-1|ya29\.|PMAK-|xapp-)[A-Za-z0-9_-]{20,}|sk-[0-9a-f]{32,64}"
+    r"|S[UAO][A-Z2-7]{56})(?![\w-])"
 )
 """Tokens of issuers that detect-secrets does not know, by what they begin with."""
 
@@ -117,17 +140,13 @@ _PICTURE = re.compile(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{60,80}\r?\n){2,}^[ \t>]*[A-
 """Base64 in lines, as of a picture or a certificate."""
 _DIGIT = re.compile(r"\d")
 _REST = re.compile(r"(?:[\w+/=-]|\.(?=\w))*")
-_HEX = re.compile(r"[0-9a-fA-F-]+")
-_TAG = r"(think|thinking|analysis|reasoning|scratchpad)"
-_OPENED = re.compile(rf"<{_TAG}(?:\s[^>]{{0,1000}})?>", re.IGNORECASE)
-_CLOSED = re.compile(rf"</{_TAG}\s*>", re.IGNORECASE)
-_ENDED = re.compile(rf"\A.*?^[ \t]*</{_TAG}\s*>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE)
-"""Reasoning without its beginning: the end stands alone on its line."""
+_DECORATOR = re.compile(r"@[A-Za-z_.]+")
+_PARTED = re.compile(r"[_-]")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_PREFIX, _NO_PREFIX = 3.5, 4.5
+"""Bits of entropy of a letter, at least, of a token that begins with a name, and of any other."""
 
-_REASONING_TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
-_REASONING_KEYS = frozenset(
-    {"reasoning", "reasoning_content", "thinking", "chain_of_thought", "raw_reasoning"}
-)
+_HEX = re.compile(r"[0-9a-fA-F-]+")
 
 
 class Banned(Struct, frozen=True):
@@ -141,7 +160,7 @@ class Banned(Struct, frozen=True):
 def find_banned(text: str, known: Collection[str] = ()) -> list[Banned]:
     """Secrets and reasoning in a text, in their order, without overlaps. `known` are secret values
     of the environment."""
-    found = list(_reasoning(text)) if "<" in text else []
+    found = [Banned("reasoning", *it) for it in find_reasoning(text)]
     found += _secrets(text, known)
     return without_overlaps(found)
 
@@ -154,30 +173,6 @@ def without_overlaps(found: list[Banned]) -> list[Banned]:
         if not apart or it.start >= apart[-1].end:
             apart.append(it)
     return apart
-
-
-def _reasoning(text: str) -> Iterator[Banned]:
-    """Whole blocks; one that is cut off, where it begins a line; and one without its beginning. Any
-    other tag is a word in a sentence about tags."""
-    opened = list(_OPENED.finditer(text))
-    first = opened[0].start() if opened else len(text)
-    if ended := _ENDED.match(text, 0, first):
-        yield Banned("reasoning", 0, ended.end())
-    ends: dict[str, list[int]] = {}
-    for it in _CLOSED.finditer(text):
-        ends.setdefault(it[1].lower(), []).append(it.end())
-    at = 0
-    for it in opened:
-        if it.start() < at:
-            continue
-        closed = ends.get(it[1].lower(), [])
-        if (place := bisect_right(closed, it.end())) < len(closed):
-            at = closed[place]
-        elif not text[text.rfind("\n", 0, it.start()) + 1 : it.start()].strip(" \t"):
-            at = len(text)
-        else:
-            continue
-        yield Banned("reasoning", it.start(), at)
 
 
 def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
@@ -193,6 +188,16 @@ def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
     if "authorization" in lower:
         yield from _matches("authorization header", _HEADER, text)
     yield from _named(text, lower)
+    if "_pa" in lower:
+        yield from (it for it in _matches("named secret", _VARIABLE, text) if _is_chosen(text, it))
+    if "://" in text and "@" in text:
+        yield from _passwords_of_urls(text)
+    if "auth" in lower:
+        for it in _matches("named secret", _AUTH, text):
+            if text[it.start : it.end].endswith("=") or _looks_random(
+                text[it.start : it.end], _PREFIX
+            ):
+                yield it
     # Whatever else is a secret holds a word with a digit; a text without one is most of all texts.
     words = "\n".join(it for it in text.split() if len(it) >= SHORTEST and _DIGIT.search(it))
     if words:
@@ -222,7 +227,7 @@ def _random_tokens(text: str) -> Iterator[Banned]:
     for match in _ISSUED.finditer(text):
         if _DIGIT.search(match["value"]):
             yield Banned("issued token", *match.span("value"))
-    for pattern, least in ((_PREFIXED, 3.5), (_RANDOM, 4.5)):
+    for pattern, least in ((_PREFIXED, _PREFIX), (_RANDOM, _NO_PREFIX)):
         for match in pattern.finditer(text):
             if _looks_random(match["value"], least):
                 yield Banned("random token", *match.span("value"))
@@ -233,13 +238,34 @@ def _named(text: str, lower: str) -> Iterator[Banned]:
         at = lower.find(name)
         while at >= 0:
             end = at + len(name)
-            given = _GIVEN.match(text, end)
-            named = name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at)
-            if given and named and _looks_chosen(given["value"]):
-                rest = _VALUE_REST.match(text, given.end())
-                end = rest.end() if rest else given.end()
-                yield Banned("named secret", given.start("value"), end)
+            if (span := _given(text, at, end)) and _looks_chosen(text[slice(*span)]):
+                rest = _VALUE_REST.match(text, span[1])
+                if name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at):
+                    end = rest.end() if rest else span[1]
+                    yield Banned("named secret", span[0], end)
             at = lower.find(name, end)
+
+
+def _given(text: str, at: int, end: int) -> tuple[int, int] | None:
+    """Where the value stands that the name between two places is given."""
+    if match := _GIVEN.match(text, end):
+        return match.span("tagged" if match["value"] is None else "value")
+    # A path is where a secret is kept.
+    match = _FLAGGED.match(text, end)
+    if match and "/" not in match["value"] and _FLAG.search(text, max(at - 36, 0), at):
+        return match.span("value")
+    return None
+
+
+def _is_chosen(text: str, it: Banned) -> bool:
+    return _looks_chosen(text[it.start : it.end])
+
+
+def _passwords_of_urls(text: str) -> Iterator[Banned]:
+    for match in _URL.finditer(text):
+        value = match["value"]
+        if not _PLACEHOLDER.fullmatch(value) and not value.isupper():
+            yield Banned("Basic Auth Credentials", *match.span("value"))
 
 
 def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Banned]:
@@ -291,18 +317,25 @@ def _looks_chosen(value: str) -> bool:
     """Letters with digits or signs among them: no word, no number, no name in a program."""
     letters = any(map(str.isalpha, value))
     digits = any(map(str.isdigit, value))
-    return letters and (digits or any(it in "!@#%^&*+~?" for it in value)) and "://" not in value
+    signs = any(it in "!@#%^&*+~?" for it in value) and not _DECORATOR.fullmatch(value)
+    return letters and (digits or signs) and "://" not in value
 
 
 def _looks_random(value: str, least: float) -> bool:
-    if _HEX.fullmatch(value) or not _DIGIT.search(value):
-        return False
-    if not any(map(str.isalpha, value)):
+    """One of its parts has digits, capitals and small letters; words with dashes between them, as
+    in a name of a program, have not. A long one without a prefix (`least` says which) changes
+    between them more often than a name in CamelCase does."""
+    if _HEX.fullmatch(value) or not any(map(_is_mixed, _PARTED.split(value))):
         return False
     counts = Counter(value)
     entropy = -sum(it / len(value) * math.log2(it / len(value)) for it in counts.values())
-    mixed = any(map(str.isupper, value)) and any(map(str.islower, value))
-    return mixed and entropy >= least
+    is_worded = least == _NO_PREFIX and len(value) >= 4 * len(_WORD.findall(value))
+    return entropy >= least and not is_worded
+
+
+def _is_mixed(part: str) -> bool:
+    kinds = (str.isupper, str.islower, str.isdigit)
+    return all(any(map(kind, part)) for kind in kinds)
 
 
 def mask(text: str, known: Collection[str] = ()) -> str:
@@ -342,7 +375,7 @@ def _gather(value: object, texts: list[str]) -> bool:
         case dict():
             members = cast("Mapping[str, object]", value)
             texts += filter(_may_be_secret, members)
-            return not _is_reasoning(members) and all(
+            return not is_reasoning(members) and all(
                 not _is_banned_member(key, item) and _gather(item, texts)
                 for key, item in members.items()
             )
@@ -353,12 +386,7 @@ def _gather(value: object, texts: list[str]) -> bool:
 
 
 def _is_banned_member(key: str, item: object) -> bool:
-    return bool(item and _is_reasoning_key(key)) or _is_secret_member(key, item)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_reasoning_key(key: str) -> bool:
-    return key.lower() in _REASONING_KEYS
+    return bool(item and is_reasoning_key(key)) or _is_secret_member(key, item)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -373,7 +401,7 @@ def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violatio
                 yield _violation(path, kind)
         case dict():
             members = cast("Mapping[str, object]", value)
-            if _is_reasoning(members):
+            if is_reasoning(members):
                 yield _violation(path, "reasoning")
                 return
             for key, item in members.items():
@@ -381,7 +409,7 @@ def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violatio
                 if named:
                     yield _violation(f"{path} in the name of a member", named[0].kind)
                 where = member_path(path, mask(key, known) if named else key)
-                if item and _is_reasoning_key(key):
+                if item and is_reasoning_key(key):
                     yield _violation(where, "reasoning")
                 elif _is_secret_member(key, item):
                     yield _violation(where, "named secret")
@@ -430,7 +458,7 @@ def _map(value: object, change: Callable[[str], str]) -> object:
             }
         case list() | tuple():
             items = cast("list[object]", value)
-            return [_map(it, change) for it in items if not _is_reasoning(it)]
+            return [_map(it, change) for it in items if not is_reasoning(it)]
         case _:
             return value
 
@@ -441,23 +469,17 @@ def _masked_key(key: str, change: Callable[[str], str]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _may_be_secret(name: str) -> bool:
-    """Whether a member's name may be one itself: no field of ours is."""
-    return len(name) >= SHORTEST and _DIGIT.search(name) is not None
+    """Whether a member's name may hold one, or reasoning: no field of ours does."""
+    is_word = name.replace("-", "_").isidentifier() and not _DIGIT.search(name)
+    return len(name) >= SHORTEST and not is_word
 
 
 def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:
     if _is_secret_member(key, item):
         return "[masked: named secret]"
-    if isinstance(item, str) and _is_reasoning_key(key):
+    if isinstance(item, str) and is_reasoning_key(key):
         return ""
     return _map(item, change)
-
-
-def _is_reasoning(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    kind = cast("Mapping[str, object]", value).get("type")
-    return isinstance(kind, str) and kind in _REASONING_TYPES
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:

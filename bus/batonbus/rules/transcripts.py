@@ -4,6 +4,7 @@ Nothing here guesses. A text that is cut off lacks its last object, and with it 
 or a size that is not said leaves the usage unknown.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -19,7 +20,7 @@ Event = dict[str, object]
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 """An id that can stand among a command's words, and in a file's name."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))")
 """What a program tells a terminal; in JSON itself it would be escaped."""
 
 
@@ -43,7 +44,7 @@ def read_transcript(line: CommandLine, output: str, record: str = "") -> Reading
     said = read_events(output)
     events = [*said, *read_events(record)]
     model = _text(line.model, events) or ""
-    sizes = [*_numbers(line.window, events, model), *_declared(line, model)]
+    sizes = [*_sizes(line.window, events, model), *_declared(line, model)]
     session = _text(line.session, said) or ""
     boundary = _last(line.compacted, said)
     return Reading(
@@ -68,19 +69,28 @@ def usage_of(tokens: int | None, window: int | None, *, is_estimate: bool = Fals
 
 def read_events(text: str) -> list[Event]:
     """The JSON objects of a text: one, a list of them, one a line, or one behind other lines."""
-    text = _ESCAPES.sub("", text)
+    text = _ESCAPES.sub("", text).removeprefix("\ufeff")
     whole = _decoded(text)
     if whole is not None:
         return whole
-    found = [event for line in text.splitlines() for event in _decoded(line) or ()]
+    # Only a line feed ends a line: JSON may hold other ends of lines as they are.
+    found = [event for line in text.split("\n") for event in _decoded(line) or ()]
     return found or _decoded(text[max(text.find("\n{"), 0) :]) or []
 
 
 def _decoded(text: str) -> list[Event] | None:
-    try:
-        value: object = msgspec.json.decode(text.strip().encode(errors="replace"))
-    except (msgspec.DecodeError, RecursionError):
+    text = text.strip()
+    if not text.startswith(("{", "[")):
         return None
+    value: object
+    try:
+        value = msgspec.json.decode(text.encode(errors="replace"))
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            # Programs also print what JSON has not: half of a letter, NaN.
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
     items = cast("list[object]", value) if isinstance(value, list) else [value]
     return [cast("Event", it) for it in items if isinstance(it, dict)]
 
@@ -101,7 +111,7 @@ def _text(place: Place | None, events: Sequence[Event]) -> str | None:
     for path in place.at:
         found = _follow(event, path.split("."))
         if texts := [it for it in found if isinstance(it, str) and it]:
-            return "\n".join(texts)
+            return "\n".join(texts).encode(errors="replace").decode()
     return None
 
 
@@ -112,6 +122,12 @@ def _numbers(place: Place | None, events: Sequence[Event], model: str = "") -> l
     found = (_follow(event, path.split("."), model) for path in place.at)
     # JSON's true is no number.
     return [it for values in found for it in values if type(it) is int and it > 0]
+
+
+def _sizes(place: Place | None, events: Sequence[Event], model: str) -> list[int]:
+    """Of the last object that says any: one that counts nothing yet says none, either."""
+    found = (_numbers(place, [event], model) for event in reversed(events))
+    return next(filter(None, found), list[int]())
 
 
 def _sum(place: Place | None, events: Sequence[Event]) -> int | None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from batonbus.rules.budget import CountTokens, reference_tokens
 from batonbus.rules.compaction import CheckpointRequest, Evidence, ResetDone, ResetRequest
 from batonbus.run.context import Context
+from batonbus.secrecy import find_in
 from batonbus.wire.subjects import check_token
 from batonbus_schemas import AgentCard, Body, TaskResult, TextForm, Then
 
@@ -55,6 +56,9 @@ class Agent:
             runtime=runtime,
             text_form=text_form,
         )
+        if found := find_in(self.card):
+            # It is shown to the whole fleet, and an id stands in every subject.
+            raise ValueError(f"the agent's card is not valid: {'; '.join(map(str, found))}")
         self.count_tokens = count_tokens
         self._handler: Handler | None = None
         self.reset: Reset | None = None

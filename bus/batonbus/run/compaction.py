@@ -30,6 +30,7 @@ from batonbus.rules.compaction import (
     no_gain,
     phase_of,
     stated_phase,
+    too_far,
     verb_in_task,
 )
 from batonbus.rules.errors import BatonbusError, CheckpointRefusedError, CompactionError
@@ -38,7 +39,7 @@ from batonbus.run.asking import until_answered
 from batonbus.run.bookkeeping import Books
 from batonbus.run.client import Client
 from batonbus.run.gate import Gate
-from batonbus.secrecy import hide, hide_in
+from batonbus.run.hooks import ask_hook
 from batonbus_schemas import (
     Checkpoint,
     ContextUsage,
@@ -280,6 +281,8 @@ class Compactor:
             await self._store(replace(journal, step="no_gain"))
             self.gate.usage = journal.usage_after
             raise CompactionError(problem)
+        if lost := too_far(journal.verb, journal.usage_after, self._client.policy.compaction):
+            log.warning("compaction.too_far", agent=journal.agent, problem=lost)
         now = self._now()
         await self._store(replace(journal, step="done", began=now))
         self.gate.begin_afresh(journal.usage_after, journal.checkpoint, now.timestamp())
@@ -360,19 +363,9 @@ class Compactor:
             checkpoint=journal.checkpoint if step == "reset" else _before(journal),
         )
         assert self._agent.reset is not None
-        try:
-            done = await self._agent.reset(request)
-        except Exception as error:
-            # The function is not ours: whatever it raises, nothing was reset.
-            told = hide(f"{type(error).__name__}: {error}")
-            raise CompactionError(f"the {step} failed: {told}") from error
-        if not isinstance(done, ResetDone):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
-            raise CompactionError(f"the {step} returned {type(done).__name__}, not ResetDone")
-        percent = done.usage.percent
-        if percent is not None and not 0 <= percent <= 100:
-            raise CompactionError(f"the {step} says {percent!r} percent: it must be 0 to 100")
-        # Whatever it says is stored, or shown.
-        return hide_in(done)
+        return await ask_hook(
+            self._agent.reset, request, ResetDone, f"the {step}", is_draft=_is_incomplete
+        )
 
     async def _store(self, journal: ResetJournal) -> ResetJournal:
         """Returns when it is stored. Raises CompactionError where it cannot be."""
@@ -386,6 +379,10 @@ class Compactor:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._client.connection.server_time(), UTC)
+
+
+def _is_incomplete(done: ResetDone) -> bool:
+    return done.handoff is not None and bool(missing_fields(done.handoff))
 
 
 def _with_next(journal: ResetJournal, checkpoint: Checkpoint) -> ResetJournal:

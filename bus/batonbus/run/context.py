@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from batonbus.logs import Log, log
 from batonbus.rules.budget import REFERENCES
@@ -26,6 +26,7 @@ from batonbus_schemas import (
     WindowEntry,
 )
 from batonbus_schemas.bodies import as_body
+from batonbus_schemas.receipts import UsageSource
 
 Compact = Callable[[], Awaitable[None]]
 """Compacts the session of the agent in the middle of a task."""
@@ -96,7 +97,7 @@ class Context:
         self,
         percent: float | None = None,
         *,
-        source: Literal["measured", "estimated", "unknown"] = "measured",
+        source: UsageSource = "measured",
         compression_required: bool = False,
     ) -> Level:
         """How full this agent's context is: report the percent of the model's tokens in use (0 to
@@ -108,10 +109,14 @@ class Context:
         agent is given nothing new until it was, by `compact` or when nothing runs.
 
         `source` "unknown" says that nobody knows it any more, as of a session that began afresh.
-        A report is in the registry when this returns. Raises ValueError for another percent.
+        A report is in the registry when this returns. Raises ValueError for another percent
+        or source.
         """
         if percent is not None and not 0 <= percent <= 100:
             raise ValueError(f"context usage is 0 to 100 percent, not {percent!r}")
+        if source not in get_args(UsageSource):
+            known = ", ".join(get_args(UsageSource))
+            raise ValueError(f"the source of a context usage is one of {known}, not {source!r}")
         if compression_required:
             await self._gate.require("marked by its handler")
         if source == "unknown":

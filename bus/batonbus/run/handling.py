@@ -23,6 +23,7 @@ from batonbus.rules.errors import (
     Refuse,
     ReroutedError,
     TryAgain,
+    describe,
     leaves,
 )
 from batonbus.rules.ownership import claim, has_answered, holds, retry_delay
@@ -403,15 +404,6 @@ class Handling:
             interrupted=interrupted,
             trace={k: v for k, v in trace.items() if k in {"traceparent", "tracestate", "baggage"}},
         )
-
-
-def describe(error: BaseException) -> str:
-    """The kind of an exception and what it says."""
-    name = type(error).__name__
-    try:
-        return f"{name}: {error}".removesuffix(": ")
-    except Exception as unreadable:  # noqa: BLE001 - The exception's class is not ours either.
-        return f"{name}, whose text cannot be read ({type(unreadable).__name__})"
 
 
 def clip(text: str) -> str:

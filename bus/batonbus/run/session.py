@@ -169,7 +169,7 @@ class Session:
         if ended.code == 0 and reading.failure is None:
             return
         stderr = ended.stderr.strip()
-        said = end_of(reading.failure or stderr)
+        said = end_of(reading.failure or stderr or ended.stdout)
         if session and any(it in f"{reading.failure} {stderr}" for it in self._line.lost):
             raise _SessionLostError(said)
         raise CommandFailedError(f"{self.name} ended with exit code {ended.code}: {said}")
