@@ -142,12 +142,8 @@ class Committing:
             if row is not None and row.status == "IN_PROGRESS":
                 await works.set_status(self._work, "DONE", now().date())
             await repository.clean(self._work)
-        except (
-            WorksFileError,
-            RepositoryError,
-            TimeoutError,
-            ValueError,
-        ) as error:  # the commit is made
+        # The commit is made. A file error too: another process may hold the list.
+        except (WorksFileError, RepositoryError, OSError, ValueError) as error:
             self._ctx.log.warning("work.not_closed", error=str(error))
 
     async def _tell(self, result: TaskResult) -> None:
