@@ -135,13 +135,14 @@ class Committing:
         )
 
     async def _close_work(self) -> None:
-        """DONE when the last task is committed; its work trees are not needed any more."""
+        """DONE when the last task is committed; work trees and contexts are not needed any more."""
         repository, works = self._workshop.repository, self._workshop.works
         row = works.read_list().value.find(self._work)
         try:
             if row is not None and row.status == "IN_PROGRESS":
                 await works.set_status(self._work, "DONE", now().date())
             await repository.clean(self._work)
+            self._workshop.forget_contexts(self._task.plan)
         # The commit is made. A file error too: another process may hold the list.
         except (WorksFileError, RepositoryError, OSError, ValueError) as error:
             self._ctx.log.warning("work.not_closed", error=str(error))
