@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from batonbus.logs import log
 from batonbus.rules.compaction import (
     CheckpointRequest,
     Evidence,
@@ -10,9 +9,9 @@ from batonbus.rules.compaction import (
     phase_of,
     refusals,
 )
-from batonbus.rules.errors import CheckpointRefusedError, CompactionError
+from batonbus.rules.errors import CheckpointRefusedError
 from batonbus.run.agent import Agent
-from batonbus.secrecy import hide, hide_in
+from batonbus.run.hooks import ask_hook
 from batonbus_schemas import Checkpoint
 from batonbus_schemas.envelope import ADHOC
 
@@ -50,18 +49,7 @@ class Books:
         request = CheckpointRequest(
             step="compare" if step == "compare" else "write", checkpoint=checkpoint, last=last
         )
-        try:
-            evidence = await self._agent.keep(request)
-        except Exception as error:
-            # The function is not ours: whatever it raises, the Checkpoint does not count.
-            log.warning("checkpoint.not_kept", step=step, exc_info=error)
-            told = hide(f"{type(error).__name__}: {error}")
-            raise CompactionError(f"Checkpoint: its {step} failed: {told}") from error
-        if not isinstance(evidence, Evidence):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
-            kind = type(evidence).__name__
-            raise CompactionError(f"Checkpoint: its {step} returned {kind}, not Evidence")
-        # Whatever it says is stored, or shown.
-        return hide_in(evidence)
+        return await ask_hook(self._agent.keep, request, Evidence, f"Checkpoint: its {step}")
 
 
 def _check(checkpoint: Checkpoint, evidence: Evidence) -> None:

@@ -38,7 +38,7 @@ from batonbus.run.asking import until_answered
 from batonbus.run.bookkeeping import Books
 from batonbus.run.client import Client
 from batonbus.run.gate import Gate
-from batonbus.secrecy import hide, hide_in
+from batonbus.run.hooks import ask_hook
 from batonbus_schemas import (
     Checkpoint,
     ContextUsage,
@@ -360,19 +360,11 @@ class Compactor:
             checkpoint=journal.checkpoint if step == "reset" else _before(journal),
         )
         assert self._agent.reset is not None
-        try:
-            done = await self._agent.reset(request)
-        except Exception as error:
-            # The function is not ours: whatever it raises, nothing was reset.
-            told = hide(f"{type(error).__name__}: {error}")
-            raise CompactionError(f"the {step} failed: {told}") from error
-        if not isinstance(done, ResetDone):  # pyright: ignore[reportUnnecessaryIsInstance] - theirs
-            raise CompactionError(f"the {step} returned {type(done).__name__}, not ResetDone")
+        done = await ask_hook(self._agent.reset, request, ResetDone, f"the {step}")
         percent = done.usage.percent
         if percent is not None and not 0 <= percent <= 100:
             raise CompactionError(f"the {step} says {percent!r} percent: it must be 0 to 100")
-        # Whatever it says is stored, or shown.
-        return hide_in(done)
+        return done
 
     async def _store(self, journal: ResetJournal) -> ResetJournal:
         """Returns when it is stored. Raises CompactionError where it cannot be."""

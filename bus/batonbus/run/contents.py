@@ -2,7 +2,6 @@
 contents of a ref-cache, and what was taken out of the text. It goes when its handoff has ended."""
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from batonbus.logs import log
 from batonbus.rules.budget import ID_LENGTH, REFERENCES, references_of
+from batonbus.run.files import write_whole
 
 DRAFTS = Path(REFERENCES).with_name("drafts")
 """Folder in which a fleet may keep what it writes for one handoff, in a folder with its id."""
@@ -34,10 +34,7 @@ def _write(key: str, text: str, folder: Path) -> Path:
     path = folder / f"{name}-{digest}.md"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        # Whoever sees the file sees all of it.
-        fresh = folder / f".{path.name}.{os.getpid()}"
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        write_whole(path, content)
     return path
 
 
