@@ -82,12 +82,13 @@ class Building:
             raise Refuse("the builder has no runtime: give one with --runtime builder='command:…'")
         self._workshop.lay_out(self._task, worktree.path)
         self._ctx.lay_out(worktree.path)
+        references = self._workshop.references(body, self._ctx.envelope.id)
         assignment = Assignment(
             role=ROLE,
             work=self._work,
             task=self._task.id,
             attempt=self._ctx.attempt,
-            text=f"{self._ctx.text}\n{self._workshop.references(body)}{goes_on}{PROTOCOL}",
+            text=f"{self._ctx.text}\n{references}{goes_on}{PROTOCOL}",
             cwd=worktree.path,
         )
         return await runtime(assignment)

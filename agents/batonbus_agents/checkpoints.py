@@ -34,7 +34,7 @@ def keep_checkpoints(agent: Agent, workshop: Workshop, role: Role) -> None:
         checkpoint, last = request.checkpoint, request.last
         folder = workshop.folder(checkpoint.work)
         if request.step == "write":
-            return Evidence(entry=_write(folder, checkpoint, role))
+            return Evidence(entry=await _write(folder, checkpoint, role))
         if last is None or last.result is None:
             return Evidence()
         result = last.result
@@ -106,7 +106,7 @@ def _next_step(role: Role, checkpoint: Checkpoint, last: Handled, result: TaskRe
     return f"{'Verify' if following == 'verifier' else 'Commit'} {task}."
 
 
-def _write(folder: WorkFolder, checkpoint: Checkpoint, role: Role) -> Entry | None:
+async def _write(folder: WorkFolder, checkpoint: Checkpoint, role: Role) -> Entry | None:
     """The committer has told of its commit already, with the commit."""
     subject = checkpoint.task or checkpoint.work
     entry = LogEntry(
@@ -124,7 +124,7 @@ def _write(folder: WorkFolder, checkpoint: Checkpoint, role: Role) -> Entry | No
             return True
         return render_entry(other) == render_entry(entry)
 
-    kept = folder.keep_in_log(entry, is_same)
+    kept = await folder.keep_in_log(entry, is_same)
     if kept is None:
         return None
     return Entry(

@@ -59,7 +59,7 @@ class Committing:
             return self._failed(str(error))
         contexts = self._contexts(commit)
         result = self._result(commit, snapshot, contexts)
-        self._write(result, contexts, progress)
+        await self._write(result, contexts, progress)
         # Asked after the commit: of two committers at once, the later one sees both commits.
         if await self._workshop.is_committed(self._work, self._task.plan):
             await self._close_work()
@@ -111,7 +111,7 @@ class Committing:
         )
         return signed(result, self._task, ROLE, self._started)
 
-    def _write(
+    async def _write(
         self, result: TaskResult, contexts: tuple[StageContext, ...], progress: Progress | None
     ) -> None:
         """The result file is a projection of what is known by now: written again, it is equal."""
@@ -121,7 +121,7 @@ class Committing:
             projected = make_result(plan, self._task.id, result, contexts, completed)
             self._folder.write_result(projected, plan.language)
         entry = self._log_entry(result)
-        self._folder.keep_in_log(entry, lambda it: it.summary == entry.summary)
+        await self._folder.keep_in_log(entry, lambda it: it.summary == entry.summary)
 
     def _log_entry(self, result: TaskResult) -> LogEntry:
         return LogEntry(
@@ -135,14 +135,16 @@ class Committing:
         )
 
     async def _close_work(self) -> None:
-        """DONE when the last task is committed; its work trees are not needed any more."""
+        """DONE when the last task is committed; work trees and contexts are not needed any more."""
         repository, works = self._workshop.repository, self._workshop.works
         row = works.read_list().value.find(self._work)
         try:
             if row is not None and row.status == "IN_PROGRESS":
-                works.set_status(self._work, "DONE", now().date())
+                await works.set_status(self._work, "DONE", now().date())
             await repository.clean(self._work)
-        except (WorksFileError, RepositoryError, ValueError) as error:  # the commit is made
+            self._workshop.forget_contexts(self._task.plan)
+        # The commit is made. A file error too: another process may hold the list.
+        except (WorksFileError, RepositoryError, OSError, ValueError) as error:
             self._ctx.log.warning("work.not_closed", error=str(error))
 
     async def _tell(self, result: TaskResult) -> None:

@@ -6,6 +6,7 @@ not carry is read from the references folder (seed 002, section 6).
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 from batonbus import lay_out_contents
 from batonbus_schemas import Dispatch
@@ -20,10 +21,10 @@ KNOWN = (
 )
 
 
-def lay_out_references(body: Dispatch, folder: Path) -> str:
-    """Write the references of a dispatch below `folder`, each once by its content; returns what a
-    runtime is told of them, blank where there are none."""
-    return lay_out_contents(dict(_contents(body)), folder)
+def lay_out_references(body: Dispatch, top: Path, handoff_id: UUID) -> str:
+    """Write the references of a handoff's dispatch below the folder `top`, each once by its
+    content; returns what a runtime is told of them, blank where there are none."""
+    return lay_out_contents(dict(_contents(body)), top, handoff_id)
 
 
 def _contents(body: Dispatch) -> Iterator[tuple[str, str]]:

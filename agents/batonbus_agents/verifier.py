@@ -24,7 +24,9 @@ def make_verifier(workshop: Workshop, *, id: str | None = None, slots: int = 2) 
         await worktree.restore_latest()
         progress = workshop.folder(work).progress(task.id).value
         checks = await run_checks(task, worktree.path, progress)
-        text = f"{ctx.text}\n{workshop.references(body)}{_report(checks)}\n{PROTOCOL}"
+        text = (
+            f"{ctx.text}\n{workshop.references(body, ctx.envelope.id)}{_report(checks)}\n{PROTOCOL}"
+        )
         judged = await _judge(workshop, task, ctx, checks, worktree, text)
         return signed(replace(judged, verification=checks), task, ROLE, started)
 

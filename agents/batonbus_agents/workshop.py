@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
@@ -41,9 +42,10 @@ class Workshop(Struct, frozen=True, kw_only=True):
     runtimes: Mapping[Role, Runtime] = {}
     on_done: str = ""
 
-    def references(self, body: Dispatch) -> str:
-        """What a runtime is told of a dispatch's reference files, which lie ready for it."""
-        return lay_out_references(body, state_folder(self.repository.path) / "references")
+    def references(self, body: Dispatch, handoff_id: UUID) -> str:
+        """What a runtime is told of a dispatch's reference files, which lie ready for it for as
+        long as its handoff is open."""
+        return lay_out_references(body, self.repository.path, handoff_id)
 
     @property
     def works(self) -> WorksRoot:
@@ -115,6 +117,15 @@ class Workshop(Struct, frozen=True, kw_only=True):
             )
         except FileNotFoundError:
             return None
+
+    def forget_contexts(self, plan: Plan) -> None:
+        """Remove what `note_context` kept of a work whose tasks are all committed: their result
+        files have it. Raises OSError."""
+        for task in plan.tasks:
+            self._context_file(plan.work, task.id).unlink(missing_ok=True)
+        home = self._context_file(plan.work, "").parent
+        if home.is_dir() and not any(home.iterdir()):
+            home.rmdir()
 
     def next_step(self, work: str, task: str) -> str:
         """What a runtime that begins again in the middle of a task is told: the next step of the

@@ -87,6 +87,20 @@ async def test_a_context_is_kept_whole_until_the_next_one(project: Project) -> N
     assert project.status() == ""
 
 
+async def test_contexts_go_with_the_plan_that_they_belong_to(project: Project) -> None:
+    write_work(project, ONE)
+    workshop = await open_workshop(project)
+    plan = workshop.read(WORK)[1]
+    for task in (TASK, "TASK-99"):
+        workshop.note_context(WORK, task, ContextHandoff(what="Done."))
+    workshop.forget_contexts(plan)
+    assert workshop.read_context(WORK, TASK) is None
+    assert workshop.read_context(WORK, "TASK-99") is not None
+    (project.path / ".batonbus/contexts" / WORK / "TASK-99.json").unlink()
+    workshop.forget_contexts(plan)
+    assert not (project.path / ".batonbus/contexts" / WORK).exists()
+
+
 def test_now_is_in_utc_and_in_whole_seconds() -> None:
     moment = now()
     assert moment.tzinfo is UTC

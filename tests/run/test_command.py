@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+from batonbus.rules.budget import REFERENCES
 from batonbus.run.command import CommandFailedError, command_agent, read_output
 from batonbus.run.program import OUTPUT_LIMIT, ProgramError, run_program
 from batonbus_schemas import Dispatch, Receipt, TaskResult, decode, encode
@@ -80,11 +81,40 @@ async def test_a_command_finds_the_contents_of_its_ref_cache_at_the_paths_that_i
             tasks.start_soon(bus.run, xml)
             assert (await (await bus.send("xml-reader", body)).result()).summary == "1"
             tasks.cancel_scope.cancel()
-    written = [it for it in (tmp_path / ".batonbus").rglob("*.md") if it.is_file()]
-    assert sorted(it.read_text() for it in written) == sorted([guide, "short"])
+        await wait_empty(tmp_path / REFERENCES)
     assert (tmp_path / ".batonbus/.gitignore").read_text() == "*\n"
-    assert read[0] == read[1]
-    assert read[0].startswith("# The guide")
+    assert read == [f"{guide}\nshort"] * 2
+
+
+async def test_what_lies_beside_a_handoff_stays_while_its_program_may_read_it(
+    open_bus: Any, bounce: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last attempt, or a cancellation, nobody does."""
+    monkeypatch.chdir(tmp_path)
+    body = Dispatch(brief="Read.", ref_cache={"guide": "short"})
+    script = "ls .batonbus/references/*/guide-*.md >> seen; exit 3"
+    async with open_bus(command_agent("broken", shell(script))) as bus:
+        await bounce(await bus.send("broken", body))
+        await wait_empty(tmp_path / REFERENCES)
+    first, *others = (tmp_path / "seen").read_text().splitlines()
+    assert others == [first, first]
+    script = "echo >> started; sleep 60"
+    async with open_bus(command_agent("slow", shell(script))) as bus:
+        sent = await bus.send("slow", body)
+        while not is_written(tmp_path / "started"):  # noqa: ASYNC110 - a program's file
+            await anyio.sleep(0.01)
+        assert is_anything_in(tmp_path / REFERENCES)
+        await sent.cancel("not wanted")
+        await wait_empty(tmp_path / REFERENCES)
+
+
+def is_anything_in(folder: Path) -> bool:
+    return any(folder.iterdir())
+
+
+async def wait_empty(folder: Path) -> None:
+    while is_anything_in(folder):  # noqa: ASYNC110 - an agent tells nobody of its folders
+        await anyio.sleep(0.01)
 
 
 async def test_a_command_may_print_a_result_of_its_own(open_bus: Any) -> None:

@@ -118,6 +118,15 @@ def test_a_payload_that_is_no_receipt_is_an_error_for_its_reader_alone() -> None
     assert len(lines) == 1
 
 
+def test_a_line_whose_end_was_missed_goes_with_whoever_sent_it() -> None:
+    lines, line = watched()
+    lines.sweep()
+    assert len(lines) == 1
+    del line
+    lines.sweep()
+    assert not lines
+
+
 def test_two_that_wait_for_one_handoff_both_hear() -> None:
     lines, one = watched()
     two = Line(one.root)

@@ -9,6 +9,7 @@ import pytest
 
 from batonbus import Agent, Context, TryAgain
 from batonbus.rules.errors import NoAnswerError
+from batonbus.run import client
 from batonbus.wire.ledger import Ledger
 from batonbus.wire.publisher import Publisher
 from batonbus_schemas import Dispatch, TaskResult
@@ -85,3 +86,28 @@ async def test_a_cancellation_whose_answer_is_lost_is_known_to_be_ours(
         assert await sent.cancel("no longer needed")
         assert (await read_kinds(bus, sent))[-1] == "cancelled"
     assert lost
+
+
+async def test_what_no_keeper_confirms_is_not_kept(
+    open_bus: Any, echo: Any, read_events: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper that takes questions and answers none costs two seconds each, and meanwhile more is
+    heard: what was heard is not asked about one batch after the other. It is in the ledger."""
+    asked: list[int] = []
+
+    async def answer_nothing(_connection: Any, _fleet: str, words: tuple[Any, ...]) -> None:
+        asked.append(len(words))
+        raise NoAnswerError("no answer")
+
+    monkeypatch.setattr(client, "ask_confirm", answer_nothing)
+    async with open_bus(echo()) as bus:
+        sent = await bus.send("echo", "x")
+        assert (await sent.result()).text == "x"
+        open_one = await bus.send("nobody", "x")
+        settled = (await read_events(bus, sent.handoff_id))[-1]
+        asked.clear()
+        for _ in range(3 * client.CONFIRM_BATCH):
+            bus.client.hear(settled)
+        assert (await open_one.receipt()).state == "overdue"
+    assert asked[0] == client.CONFIRM_BATCH
+    assert sum(asked) < 2 * client.CONFIRM_BATCH

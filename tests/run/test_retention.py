@@ -17,6 +17,7 @@ from batonbus.rules.chain import OPERATOR
 from batonbus.run.archive import EXPORTS, ExportError, remove
 from batonbus.run.asking import ask_confirm
 from batonbus.run.confirmation import Word
+from batonbus.run.contents import DRAFTS, has_contents, lay_out_contents
 from batonbus.run.core import Core, open_core
 from batonbus.run.retention import read_relatives, retain
 from batonbus.run.room import measure
@@ -87,6 +88,23 @@ async def test_what_is_over_is_exported_and_purged_and_what_is_open_stays(
     assert lines[0]["headers"]["Nats-Expected-Last-Subject-Sequence"] == "0"
     assert json.loads(lines[0]["payload"])["id"] == str(over)
     assert lines[0]["time"].startswith(f"{before[0].time:%Y-%m-%dT%H:%M:%S}")
+
+
+async def test_what_agents_left_of_it_goes_with_it(
+    core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    over, open_ = await hand_over(core), await hand_over(core, over=False)
+    unknown = uuid4()
+    for it in (over, open_, unknown):
+        lay_out_contents({"guide": "x"}, tmp_path, it)
+        (tmp_path / DRAFTS / str(it)).mkdir(parents=True)
+    looked = await retain(core, tmp_path / "out", older_than=0.0, dry_run=True)
+    done = await retain(core, tmp_path / "out", older_than=0.0)
+    assert (looked.leftovers, done.leftovers) == (0, 2)
+    for it in (over, open_, unknown):
+        assert has_contents(tmp_path, it) == (it != over)
+        assert (tmp_path / DRAFTS / str(it)).exists() == (it != over)
 
 
 async def test_what_is_young_stays(core: Core, tmp_path: Path) -> None:

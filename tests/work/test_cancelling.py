@@ -21,8 +21,10 @@ from work_bench import (
 )
 
 from batonbus import Agent, Bounced, Context
+from batonbus.rules.chain import child_id
 from batonbus.run.holding import Waiting
 from batonbus.run.window_manager import WindowManager
+from batonbus.wire.ledger import Draft
 from batonbus.work.cancelling import cancel_work
 from batonbus_agents.runtimes import parse_runtime
 from batonbus_schemas import Dispatch, TaskResult, Then
@@ -85,9 +87,11 @@ async def test_other_works_go_on(project: Project) -> None:
     assert workshop.folder(WORK).path.is_dir()
 
 
+@pytest.mark.parametrize("stranger", [False, True])
 async def test_what_a_settled_handoff_hands_on_is_cancelled_before_it_is_delivered(
-    monkeypatch: pytest.MonkeyPatch,
+    stranger: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where a stranger's event stands there already, that counts for nothing."""
     first, second = Agent("first"), Agent("second")
     done: list[str] = []
     settled, cancelled = anyio.Event(), anyio.Event()
@@ -112,6 +116,9 @@ async def test_what_a_settled_handoff_hands_on_is_cancelled_before_it_is_deliver
     async with bus_with(first, second) as bus, operator(bus) as core:
         sent = await bus.send("first", "Do it.", work=WORK)
         await settled.wait()
+        if stranger:
+            subject = bus.client.subject(child_id(sent.handoff_id), "settled", WORK, "test")
+            await bus.client.ledger.append(Draft(subject=subject, payload=b"{}"), tail=0)
         assert await cancel_work(core, WORK, "not wanted") == 1
         cancelled.set()
         with anyio.fail_after(20), pytest.raises(Bounced, match="not wanted"):

@@ -6,12 +6,14 @@ a projection that is written anew: each is put in place whole, or not at all.
 
 import fcntl
 import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
+
+import anyio
 
 from batonbus_agents.works.execution_log import LogEntry, read_log, render_entry, render_log
 from batonbus_agents.works.names import FileKind, task_file, task_file_name, work_id
@@ -37,6 +39,12 @@ T = TypeVar("T")
 
 REQUIREMENT, PLAN, LOG = "Requirement.md", "PLAN.md", "execution-log.md"
 WORK_LIST, PUT_AWAY = "WORK-LIST.md", "_COMPLETED"
+
+LOCK_WAIT = 120.0
+"""Seconds to wait for another process that writes into the same list or log."""
+
+LOCK_INTERVAL = 0.02
+"""Seconds between two looks whether it has ended."""
 
 _READERS: dict[FileKind, Callable[[str, str], Reading[Any]]] = {
     "spec": read_task,
@@ -101,15 +109,12 @@ class WorkFolder:
         """The entries of the log as far as they can be read."""
         return self._read(LOG, read_log, []) or ()
 
-    def append_log(self, entry: LogEntry) -> None:
-        """Adds an entry; what stands in the log stays as it is."""
-        with _locked(self.path):
-            self._append_log(entry)
-
-    def keep_in_log(self, entry: LogEntry, is_same: Callable[[LogEntry], bool]) -> LogEntry | None:
-        """Adds an entry where none `is_same`. Returns the newest that is, as it can be read back;
-        None where it cannot."""
-        with _locked(self.path):
+    async def keep_in_log(
+        self, entry: LogEntry, is_same: Callable[[LogEntry], bool]
+    ) -> LogEntry | None:
+        """Adds an entry where none `is_same`; what stands in the log stays as it is. Returns the
+        newest that is, as it can be read back; None where it cannot. Raises TimeoutError."""
+        async with _in_turn(self.path):
             if not any(map(is_same, self.log())):
                 self._append_log(entry)
             return next(filter(is_same, reversed(self.log())), None)
@@ -222,13 +227,13 @@ class WorksRoot:
             write_whole(self.path / WORK_LIST, render_work_list(with_work(works, row)))
         return WorkFolder(self.path / work)
 
-    def set_status(self, work: str, status: WorkStatus, day: date) -> None:
+    async def set_status(self, work: str, status: WorkStatus, day: date) -> None:
         """Takes a work to its next status; COMPLETED puts its folder away in `_COMPLETED/`.
 
-        Raises ValueError for a step that does not follow.
+        Raises ValueError for a step that does not follow, TimeoutError.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path):
+        async with _in_turn(self.path):
             works = with_status(self.read_list().whole(), work, status, day)
             if status == "COMPLETED" and (self.path / work).is_dir():
                 (self.path / PUT_AWAY).mkdir(exist_ok=True)
@@ -244,12 +249,41 @@ class WorksRoot:
 def _locked(path: Path) -> Generator[None]:
     """One process at a time reads, changes and writes a list or a log. The lock is on the folder,
     and ends with whoever holds it."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield
+
+
+@asynccontextmanager
+async def _in_turn(path: Path) -> AsyncGenerator[None]:
+    """The same for who has leases to keep meanwhile. Raises TimeoutError after LOCK_WAIT."""
+    with _opened(path) as folder:
+        with anyio.move_on_after(LOCK_WAIT) as waiting:
+            while not _is_taken(folder):  # noqa: ASYNC110 - no event tells of another process's lock
+                await anyio.sleep(LOCK_INTERVAL)
+        if waiting.cancelled_caught:
+            raise TimeoutError(
+                f"another process has written into {path} for {LOCK_WAIT:g} s: end it, and try "
+                "again"
+            )
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[int]:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        yield folder
     finally:
         os.close(folder)
+
+
+def _is_taken(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def work_folders(path: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from batonbus.rules.budget import REFERENCES
+from batonbus.rules.budget import references_of
 from batonbus.run.agent import Agent
 from batonbus.run.bus import DEFAULT_FLEET, Bus
 from batonbus.run.context import Context
@@ -59,9 +59,11 @@ class DispatchReport(Struct, frozen=True, kw_only=True):
 
 
 class Hop(Struct, frozen=True):
-    """What one agent was given: its text, and the steps that it came directly after."""
+    """What one agent was given: its text, what lay beside it by the path that the text names, and
+    the steps that it came directly after."""
 
     text: str
+    files: dict[str, str]
     last_steps: tuple[UUID, ...]
     history_chars: int
 
@@ -105,7 +107,14 @@ class ScriptedWork:
 
     def _note(self, ctx: Context) -> None:
         fields = [text for said in self.said.values() for text in asdict(said).values()]
-        self.hops.append(Hop(ctx.text, ctx.envelope.after or (), sum(map(len, fields))))
+        files = _beside(ctx.envelope.id)
+        self.hops.append(Hop(ctx.text, files, ctx.envelope.after or (), sum(map(len, fields))))
+
+
+def _beside(handoff_id: UUID) -> dict[str, str]:
+    """What its runtime wrote for a handoff, which goes when the handoff has ended."""
+    found = Path(references_of(handoff_id)).glob("*.md")
+    return {str(it): it.read_text(encoding="utf-8") for it in found}
 
 
 async def _ask(ctx: Context, role: str, task: str, after: list[Sent]) -> Sent:
@@ -152,10 +161,10 @@ async def run_dispatch_bench(works: Sequence[int]) -> list[DispatchReport]:
             Bus(url) as bus,
         ):
             with chdir(folder):  # where the runtime writes what it takes out of a text
-                return [await _measure(ScriptedWork(it), bus, core, folder) for it in works]
+                return [await _measure(ScriptedWork(it), bus, core) for it in works]
 
 
-async def _measure(work: ScriptedWork, bus: Bus, core: Core, folder: Path) -> DispatchReport:
+async def _measure(work: ScriptedWork, bus: Bus, core: Core) -> DispatchReport:
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         for agent in work.agents:
@@ -163,16 +172,12 @@ async def _measure(work: ScriptedWork, bus: Bus, core: Core, folder: Path) -> Di
         await (await bus.send("scheduler", f"Do {work.name}.", work=work.name)).result()
         stop.set()
     printed = {it: await _print(core, it) for it in work.said}
-    files = {
-        str(it.relative_to(folder)): it.read_text(encoding="utf-8")
-        for it in (folder / REFERENCES).rglob("*.md")
-    }
     return DispatchReport(
         tasks=work.tasks,
         received_chars=max(len(it.text) for it in work.hops),
         history_chars=max(it.history_chars for it in work.hops),
         last_step_kept=all(
-            is_reachable(step, work.said[step], hop.text, files, printed[step])
+            is_reachable(step, work.said[step], hop.text, hop.files, printed[step])
             for hop in work.hops
             for step in hop.last_steps
         ),

@@ -57,7 +57,8 @@ def run_(
 
     A work goes as a whole, once all of its handoffs have ended; so does what
     belongs together outside of works. Everything is in a file, on the disk,
-    before it is purged; interrupted, it is simply run again.
+    before it is purged; interrupted, it is simply run again. What dead agents
+    left of them below .batonbus in the current folder is removed.
 
     \b
     Examples:
@@ -82,6 +83,10 @@ async def _retain(
         output.show(f"  {work}: {count:,}")
     if done.removed.file is not None:
         output.show(f"Exported: {counted(done.removed.events, 'event')}, to {done.removed.file}.")
+    if done.leftovers:
+        output.show(
+            f"Files that their agents left here: {counted(done.leftovers, 'folder')} removed."
+        )
     output.emit(
         {
             "fleet": fleet,
@@ -90,6 +95,7 @@ async def _retain(
             "kept": done.kept,
             "works": done.works,
             "events": done.removed.events,
+            "leftovers": done.leftovers,
             "export": str(done.removed.file) if done.removed.file else None,
         }
     )

@@ -8,6 +8,7 @@ apart (section 9).
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +39,9 @@ a reference: who wrote it is gone, so refusing would end the line (decisions/pay
 
 REFERENCES = ".batonbus/references"
 """Folder, relative to where the agent works, in which its runtime writes what was taken out."""
+
+ID_LENGTH = 13
+"""Characters of a handoff's id in the name of its folder: 48 random bits."""
 
 CONTRACT_LISTS = {
     "memory": ("Memory", "key"),
@@ -306,8 +310,14 @@ def _whole(draft: _Draft, name: str, text: str) -> str:
     return next((it.text for it in draft.references if it.path == path), text)
 
 
+def references_of(handoff_id: UUID) -> str:
+    """The folder of one handoff's references, relative to where its agent works: what stands there
+    is needed for as long as the handoff is open."""
+    return f"{REFERENCES}/{str(handoff_id)[:ID_LENGTH]}"
+
+
 def _reference(draft: _Draft, name: str, text: str) -> Reference:
-    return Reference(f"{REFERENCES}/{str(draft.envelope.id)[:8]}/{name}.md", text)
+    return Reference(f"{references_of(draft.envelope.id)}/{name}.md", text)
 
 
 def _added(draft: _Draft, reference: Reference) -> tuple[Reference, ...]:

@@ -177,6 +177,7 @@ class Client:
         to a waiter can be lost, the ledger cannot. Never returns."""
         while True:
             await anyio.sleep(self.settings.heartbeat)
+            self.lines.sweep()
             for line in self.lines.waiting():
                 try:
                     answer = await ask_chain(
@@ -244,8 +245,9 @@ class Client:
                 try:
                     counts = await ask_confirm(self.connection, self.fleet, words)
                 except (NoAnswerError, BusUnavailableError) as error:
-                    log.warning("answers.unconfirmed", count=len(words), error=str(error))
-                    continue
+                    # What was heard with them would wait as long, and more is heard meanwhile.
+                    log.warning("answers.unconfirmed", count=len(heard), error=str(error))
+                    break
                 for stored, counts_ in zip(some, counts, strict=True):
                     self._believe(stored, counts_)
 

@@ -1,17 +1,29 @@
-"""The contents of a ref-cache as files: for programs, whose text names them by their paths."""
+"""What lies beside an assignment as files, for programs, whose text names them by their paths: the
+contents of a ref-cache, and what was taken out of the text. It goes when its handoff has ended."""
 
 import hashlib
-import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from uuid import UUID
+
+from batonbus.logs import log
+from batonbus.rules.budget import ID_LENGTH, REFERENCES, references_of
+from batonbus.run.files import write_whole
+
+DRAFTS = Path(REFERENCES).with_name("drafts")
+"""Folder in which a fleet may keep what it writes for one handoff, in a folder with its id."""
 
 
-def lay_out_contents(contents: Mapping[str, str], folder: Path) -> str:
-    """Write contents below `folder`, each once by what it says, whoever writes it at the same time;
-    returns what a program is told of them by key, blank where there are none. Raises OSError."""
+def lay_out_contents(contents: Mapping[str, str], top: Path, handoff_id: UUID) -> str:
+    """Write contents below the folder `top`, for one handoff, each once by what it says, whoever
+    writes it at the same time; git does not show them. Returns what a program is told of them by
+    key, blank where there are none. Raises OSError."""
+    folder = top / references_of(handoff_id)
     lines = [f"- {key}: {_write(key, text, folder)}" for key, text in contents.items()]
     if not lines:
         return ""
+    hide_from_git(top / Path(REFERENCES).parts[0])
     return "\n".join(["", "## References, to be read where they lie", "", *lines, ""])
 
 
@@ -22,10 +34,7 @@ def _write(key: str, text: str, folder: Path) -> Path:
     path = folder / f"{name}-{digest}.md"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        # Whoever sees the file sees all of it.
-        fresh = folder / f".{path.name}.{os.getpid()}"
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        write_whole(path, content)
     return path
 
 
@@ -34,3 +43,39 @@ def hide_from_git(folder: Path) -> None:
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n")
+
+
+def has_contents(top: Path, handoff_id: UUID) -> bool:
+    """Whether something was laid out below `top` for this handoff."""
+    return (top / references_of(handoff_id)).exists()
+
+
+def remove_contents(top: Path, handoff_id: UUID) -> None:
+    """Remove what was laid out below `top` for a handoff that has ended: no program reads it any
+    more whose answer counts."""
+    _remove([top / references_of(handoff_id)])
+
+
+def remove_leftovers(top: Path, ended: Iterable[UUID]) -> int:
+    """Remove what handoffs that ended long ago have left below `top`: where their agents died, and
+    the drafts. Returns how many folders there were."""
+    names = {str(it) for it in ended}
+    prefixes = {it[:ID_LENGTH] for it in names}
+    found = [it for it in _folders(top / REFERENCES) if it.name in prefixes]
+    found += [it for it in _folders(top / DRAFTS) if it.name in names]
+    _remove(found)
+    return len(found)
+
+
+def _folders(home: Path) -> list[Path]:
+    return list(home.iterdir()) if home.is_dir() else []
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            pass  # it had none
+        except OSError as error:
+            log.warning("references.not_removed", folder=str(folder), error=str(error))

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import get_args
 
 from batonbus.logs import Log, log
-from batonbus.rules.budget import REFERENCES
 from batonbus.rules.chain import keyed_id
 from batonbus.rules.gate import Level
 from batonbus.run.assignment import Assignment
 from batonbus.run.client import Client
-from batonbus.run.contents import hide_from_git, lay_out_contents
+from batonbus.run.contents import lay_out_contents
 from batonbus.run.gate import Gate
 from batonbus.run.sent import Sent
 from batonbus_schemas import (
@@ -77,9 +76,7 @@ class Context:
         body = self.envelope.body
         if self._assignment.form == "xml" or not isinstance(body, Dispatch | TaskResult):
             return self.text
-        told = lay_out_contents(body.ref_cache, Path.cwd() / REFERENCES)
-        if told:
-            hide_from_git(Path.cwd() / Path(REFERENCES).parts[0])
+        told = lay_out_contents(body.ref_cache, Path.cwd(), self.envelope.id)
         return f"{self.text}\n{told}" if told else self.text
 
     @property

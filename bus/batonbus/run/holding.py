@@ -88,6 +88,7 @@ class Holding:
             tasks.start_soon(self._keep_alive)
             while True:
                 self._queues = {it: queue for it, queue in self._queues.items() if queue}
+                self._told = {it: self._told[it] for it in self._queues}
                 while not self._queues:
                     await self._kept.wait()
                 async with anyio.create_task_group() as looks:

@@ -10,7 +10,7 @@ import msgspec
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, fold, is_in_line
-from batonbus.rules.errors import InvalidTokenError, NoAnswerError
+from batonbus.rules.errors import InvalidTokenError
 from batonbus.rules.references import content_hash
 from batonbus.run.asking import (
     CHAIN,
@@ -30,6 +30,7 @@ from batonbus.run.asking import (
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.history import read_sent
+from batonbus.run.listings import Listings
 from batonbus.wire.agreed import read_policy
 from batonbus.wire.ledger import Stored
 from batonbus.wire.service import serve
@@ -48,6 +49,10 @@ RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead"
 """Events whose payload is a Receipt."""
 
 
+LOOK_TIMEOUT = 1.0
+"""Seconds after which a question is answered without the registry: whoever asks waits for 2."""
+
+
 class KeeperService:
     """Answers `hello`, `chain` by a fresh read of the ledger, `confirm` from memory; `store` keeps
     a content, `content` gives it to whoever can say its hash."""
@@ -55,6 +60,7 @@ class KeeperService:
     def __init__(self, core: Core, confirmed: Confirmed) -> None:
         self._core = core
         self._confirmed = confirmed
+        self._listings = Listings(core)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -66,7 +72,7 @@ class KeeperService:
             CONTENT: self._content,
         }
         async with serve(self._core.connection, self._core.fleet, handlers):
-            await anyio.sleep_forever()
+            await self._listings.run()
 
     async def _hello(self, actor: str, data: bytes) -> bytes:
         card = msgspec.json.decode(data, type=Hello).card
@@ -107,31 +113,36 @@ class KeeperService:
     async def _chain(self, actor: str, data: bytes) -> bytes:
         question = msgspec.json.decode(data, type=ChainQuestion)
         events = await self._core.ledger.read_chain(question.handoff_id)
-        agents = await self._agents()
         chain = fold(Chain(id=question.handoff_id), [it.event for it in events])
         # What a stranger wrote there makes nobody a part of it, and says nothing of it.
         events = [it for it in events if it.event.sequence not in chain.void]
-        if events and not _is_part(actor, events, agents or []):
+        if events and not await self._is_part(actor, events):
             root = question.root or chain.id
             if not (is_in_line(root, chain.id) and await self._took_over(actor, root)):
                 raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
         settlement = _settlement(chain, events)
         answer = ChainAnswer(
             chain=chain,
-            owner_alive=self._owner_alive(chain, agents),
+            owner_alive=await self._owner_alive(chain),
             receipt=_last_receipt(chain, events, settlement),
             settlement=settlement,
             envelope=_envelope(events),
         )
         return msgspec.json.encode(answer)
 
-    async def _agents(self) -> list[Presence] | None:
-        """The live agents, or None where the registry does not answer."""
-        try:
-            return await self._core.registry.list()
-        except NoAnswerError as error:
-            log.warning("registry.unread", error=str(error))
-            return None
+    async def _listening(self, name: str) -> list[Presence] | None:
+        """The live agents under this name, or None where the registry does not answer in time."""
+        with anyio.move_on_after(LOOK_TIMEOUT):
+            return (await self._listings.fresh()).listening(name)
+        return None
+
+    async def _is_part(self, actor: str, events: list[Stored]) -> bool:
+        """Whether a handoff is one of this actor's, or of its role's."""
+        names = {name for it in events for name in (it.event.actor, it.event.to, it.event.waiter)}
+        if actor in names:
+            return True
+        agents = await self._listening(actor) or []
+        return any(it.card.id == actor and it.card.role in names for it in agents)
 
     async def _took_over(self, actor: str, root: UUID) -> bool:
         """Whether the actor now owns the handoff in whose handler this line was begun: it took over
@@ -143,8 +154,11 @@ class KeeperService:
         parent = await self._core.ledger.read_folded(Chain(id=under.subject.handoff_id))
         return parent.owner == actor
 
-    def _owner_alive(self, chain: Chain, agents: list[Presence] | None) -> bool | None:
-        if chain.stage != "accepted" or agents is None:
+    async def _owner_alive(self, chain: Chain) -> bool | None:
+        if chain.stage != "accepted" or chain.owner is None:
+            return None
+        agents = await self._listening(chain.owner)
+        if agents is None:
             return None
         if any(it.card.id == chain.owner and chain.owner_sequence in it.working for it in agents):
             return True
@@ -153,11 +167,6 @@ class KeeperService:
         # A fresh owner needs a moment to list what it accepted.
         fresh = connection.server_time() - chain.changed < settings.heartbeat
         return False if trusted and not fresh else None
-
-
-def _is_part(actor: str, events: list[Stored], agents: list[Presence]) -> bool:
-    names = {actor, *(it.card.role for it in agents if it.card.id == actor)}
-    return any(names & {it.event.actor, it.event.to, it.event.waiter} for it in events)
 
 
 def _last_receipt(

@@ -1,6 +1,7 @@
 """Lines of handoffs that somebody waits for: what is known of each, and who is woken."""
 
 from uuid import UUID
+from weakref import WeakSet
 
 from batonbus.rules.chain import child_id
 from batonbus.rules.errors import Bounced
@@ -85,10 +86,11 @@ class Line:
 
 
 class Lines:
-    """All lines that this process waits for, by the handoff that each is at."""
+    """All lines that this process may wait for, by the handoff that each is at. They are whoever's
+    who sent them: one that nobody holds any more is watched no more, though its end was missed."""
 
     def __init__(self) -> None:
-        self._lines: dict[UUID, list[Line]] = {}
+        self._lines: dict[UUID, WeakSet[Line]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -98,11 +100,15 @@ class Lines:
 
     def watch(self, line: Line) -> None:
         """Tell this line what is heard of its current handoff from now on."""
-        self._lines.setdefault(line.current, []).append(line)
+        self._lines.setdefault(line.current, WeakSet()).add(line)
 
     def forget(self, line: Line) -> None:
         """Nobody waits for this line any more; one that has ended is forgotten by itself."""
         self._unwatch(line, line.current)
+
+    def sweep(self) -> None:
+        """Leave out the handoffs whose lines nobody holds any more."""
+        self._lines = {handoff_id: lines for handoff_id, lines in self._lines.items() if lines}
 
     def waiting(self) -> list[Line]:
         """The lines that somebody waits for at this moment."""
@@ -112,7 +118,7 @@ class Lines:
         """An event that counts: tell those who wait for its handoff.
         Raises InvalidMessageError where its payload is none of ours."""
         handoff_id = stored.subject.handoff_id
-        watching = list(self._lines.get(handoff_id, []))
+        watching = list(self._lines.get(handoff_id, ()))
         if stored.event.kind == "settled":
             settlement = decode(stored.payload, Settlement)
             for line in watching:
@@ -140,8 +146,7 @@ class Lines:
                 self.watch(line)
 
     def _unwatch(self, line: Line, handoff_id: UUID) -> None:
-        watching = self._lines.get(handoff_id, [])
-        if line in watching:
-            watching.remove(line)
+        watching = self._lines.get(handoff_id, WeakSet[Line]())
+        watching.discard(line)
         if not watching:
             self._lines.pop(handoff_id, None)

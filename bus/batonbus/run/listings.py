@@ -1,5 +1,5 @@
-"""Looks at the registry that a window manager's handoffs share: who listens, in one listing for all
-that came before it began."""
+"""Looks at the registry that the handoffs of a window manager share, and the questions of a keeper:
+who listens, in one listing for all that came before it began."""
 
 import time
 from collections.abc import Mapping
@@ -18,6 +18,9 @@ from batonbus_schemas import Presence
 INTERVAL = 0.01
 """Seconds after a listing that several shared: all handoffs that come meanwhile share the next. One
 that comes alone is kept waiting by nothing."""
+
+RETRY_INTERVAL = 0.2
+"""Seconds after a listing that failed."""
 
 
 class Listing(Struct, frozen=True):
@@ -67,7 +70,9 @@ class Listings:
                 judged = [judge_card(it, policy) for it in agents]
                 self.newest = batch.listing = Listing(by_name(judged), began)
             batch.done.set()
-            if batch.waiting > 1:
+            if batch.listing is None:
+                await anyio.sleep(RETRY_INTERVAL)
+            elif batch.waiting > 1:
                 await anyio.sleep(INTERVAL)
 
     async def fresh(self) -> Listing:

@@ -9,12 +9,12 @@ import time
 from uuid import UUID
 
 import anyio
-from msgspec.structs import replace
 
 from batonbus.logs import bind, log
-from batonbus.rules.chain import RECEIPT_KEEPER, Chain, fold
+from batonbus.rules.chain import RECEIPT_KEEPER, Chain, Event
 from batonbus.rules.receipts import Verdict, due_at, judge, judge_owned
 from batonbus.run.agenda import Agenda
+from batonbus.run.chains import Chains
 from batonbus.run.confirmation import Confirmed
 from batonbus.run.core import Core
 from batonbus.run.keeper_service import KeeperService
@@ -41,7 +41,7 @@ class ReceiptKeeper:
         self._core = core
         self._confirmed = Confirmed()
         self._orphans = Orphans(core)
-        self._open: dict[UUID, Chain] = {}
+        self._chains = Chains(core.ledger)
         self._agenda = Agenda()
         self._listeners = Listeners(core)
         self._ownerless_since: dict[UUID, float] = {}
@@ -58,7 +58,8 @@ class ReceiptKeeper:
             tasks.start_soon(self._fold, feed)
             await self._caught_up.wait()
             self._confirmed.ready = True
-            log.info("receipt_keeper.started", fleet=self._core.fleet, open=len(self._open))
+            held = len(self._chains.open())
+            log.info("receipt_keeper.started", fleet=self._core.fleet, open=held)
             tasks.start_soon(self._orphans.run)
             tasks.start_soon(self._watch_owners)
             await self._watch_due()
@@ -71,41 +72,27 @@ class ReceiptKeeper:
             received = await feed.receive()
             stored = read_received(received)
             if stored is not None:
-                before = self._open.get(stored.subject.handoff_id)
-                chain = fold(before or Chain(id=stored.subject.handoff_id), [stored.event])
+                chain = await self._chains.fold(stored)
                 if received.sequence in chain.void:
                     _tell_void(chain, stored)
-                self._confirmed.note(chain, stored.event)
-                self._orphans.note(chain, stored.event)
-                self._note(chain)
-                if chain.child is not None and chain.settled_sequence == received.sequence:
-                    self._expect_child(chain, stored.event.child_to, stored.event.at)
+                else:
+                    self._take(chain, stored.event)
             if received.pending == 0:
                 self._caught_up.set()
             await feed.release()
 
+    def _take(self, chain: Chain, event: Event) -> None:
+        self._confirmed.note(chain, event)
+        self._orphans.note(chain, event)
+        self._note(chain)
+        if chain.settled_sequence == event.sequence:
+            child = self._chains.expect(chain, event.child_to, event.at)
+            if child is not None:
+                self._note(child)
+
     def _note(self, chain: Chain) -> None:
         self._ownerless_since.pop(chain.id, None)
         self._agenda.put(chain.id, due_at(chain, self._core.settings))
-        if chain.final:
-            self._open.pop(chain.id, None)
-        else:
-            self._open[chain.id] = chain
-
-    def _expect_child(self, parent: Chain, to: str | None, at: float) -> None:
-        """A settled handoff's next one is open from that very event on."""
-        if parent.child is not None:
-            # A void event of a stranger may stand there already.
-            known = self._open.get(parent.child, Chain(id=parent.child))
-            child = replace(
-                known,
-                began=at,
-                changed=at,
-                work=parent.work,
-                waiter=parent.waiter,
-                addressee=to,
-            )
-            self._note(child)
 
     async def _watch_due(self) -> None:
         while True:
@@ -119,7 +106,7 @@ class ReceiptKeeper:
         look = await self._listeners.look()
         async with anyio.create_task_group() as tasks:
             # What ended meanwhile is not open any more; what moved on is judged as it is now.
-            for chain in [self._open[it] for it in due if it in self._open]:
+            for chain in filter(None, map(self._chains.find, due)):
                 listening = None if look is None else look.listening(chain.addressee)
                 verdict = judge(chain, settings, now=now, listening=listening)
                 self._agenda.put(chain.id, due_at(chain, settings, looked=now))
@@ -155,15 +142,19 @@ class ReceiptKeeper:
             reason=verdict.reason,
         )
         with bind(handoff=str(chain.id), work=chain.work):
-            if (await self._core.ledger.read_folded(Chain(id=chain.id))).final:
-                # It ended long ago and was forgotten here; a stray event looked like a new one.
-                self._open.pop(chain.id, None)
+            now = await self._core.ledger.read_folded(chain)
+            if now.final:
+                # Maybe before it was expected: then none of its events comes to us any more.
+                self._chains.forget(chain.id)
                 return
-            try:
-                await self._core.ledger.append(draft, tail=chain.tail)
-            except LostRaceError:
+            if now.changed != chain.changed:
                 # Somebody moved it on; that event is on its way to us and is judged anew.
                 return
+            try:
+                # Behind what is void, too, also where that was forgotten.
+                await self._core.ledger.append(draft, tail=now.tail)
+            except LostRaceError:
+                return  # just now
             log.info(f"handoff.{verdict.kind}", reason=verdict.reason, waited_s=receipt.waited_s)
 
     async def _watch_owners(self) -> None:
@@ -175,8 +166,10 @@ class ReceiptKeeper:
                 self._ownerless_since.clear()
                 continue
             held = {(it.card.id, sequence) for it in look.agents for sequence in it.working}
-            for chain in [it for it in self._open.values() if it.stage == "accepted"]:
-                await self._check_owner(chain, (chain.owner, chain.owner_sequence) in held)
+            for chain in self._chains.open():
+                # What moved on since we looked is looked at the next time.
+                if chain.stage == "accepted" and self._chains.find(chain.id) is chain:
+                    await self._check_owner(chain, (chain.owner, chain.owner_sequence) in held)
 
     async def _check_owner(self, chain: Chain, alive: bool) -> None:
         if alive:

@@ -3,12 +3,14 @@
 from pathlib import Path
 from uuid import UUID
 
+import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
 from batonbus.rules.chain import Chain, fold
 from batonbus.rules.retention import Relative, by_work, expired
 from batonbus.run.archive import Removed, remove
+from batonbus.run.contents import remove_leftovers
 from batonbus.run.core import Core
 from batonbus.wire.ledger import Ledger, Stored
 from batonbus.wire.reader import read_to_head
@@ -34,11 +36,13 @@ _decode_delivered = msgspec.json.Decoder(_Delivered).decode
 
 
 class Retained(Struct, frozen=True, kw_only=True):
-    """What retention took out (or would take out), and what stays."""
+    """What retention took out (or would take out), and what stays; `leftovers` are the folders of
+    files that were removed with it."""
 
     removed: Removed
     works: dict[str, int]
     kept: int
+    leftovers: int = 0
 
     @property
     def expired(self) -> int:
@@ -47,13 +51,21 @@ class Retained(Struct, frozen=True, kw_only=True):
 
 
 async def retain(core: Core, folder: Path, *, older_than: float, dry_run: bool = False) -> Retained:
-    """Export and purge every family of handoffs that ended more than `older_than` seconds ago; with
-    `dry_run` only say which. Raises ExportError, ApiError, NoAnswerError: run again, it goes on."""
+    """Export and purge every family of handoffs that ended more than `older_than` seconds ago, and
+    remove what their agents left below the current folder; with `dry_run` only say which.
+
+    Raises ExportError, ApiError, NoAnswerError: run again, it goes on.
+    """
     ledger = await read_relatives(core.ledger)
     gone = expired(ledger, before=core.connection.server_time() - older_than)
     ids = [it.chain.id for family in gone for it in family]
-    removed = Removed() if dry_run else await remove(core, ids, folder)
-    return Retained(removed=removed, works=by_work(gone), kept=len(ledger) - len(ids))
+    kept, works = len(ledger) - len(ids), by_work(gone)
+    if dry_run:
+        return Retained(removed=Removed(), works=works, kept=kept)
+    # First, for afterwards nobody knows of these handoffs any more.
+    leftovers = await anyio.to_thread.run_sync(remove_leftovers, Path.cwd(), ids)
+    removed = await remove(core, ids, folder)
+    return Retained(removed=removed, works=works, kept=kept, leftovers=leftovers)
 
 
 async def read_relatives(ledger: Ledger) -> dict[UUID, Relative]:

@@ -16,6 +16,7 @@ from batonbus.rules.errors import BusUnavailableError
 from batonbus.rules.settings import Settings
 from batonbus.run.core import open_core
 from batonbus.run.discovery import STATE_FOLDER, address_file, store_folder
+from batonbus.run.files import write_whole
 from batonbus.wire.processes import start_child, stop_child
 from batonbus.wire.server import embedded_server, is_port_free
 
@@ -82,7 +83,7 @@ async def local_bus(
     state = folder / STATE_FOLDER
     with _only_one(state):
         async with embedded_server(store_folder(folder), _choose_port(state, port)) as server:
-            _write(state / "port", str(server.port))
+            write_whole(state / "port", str(server.port).encode())
             async with open_core(server.url, OPERATOR, fleet=fleet, settings=settings):
                 pass  # before its processes start, so that all go by the same numbers
             environment = {**os.environ, "BATONBUS_URL": server.url, "BATONBUS_FLEET": fleet}
@@ -93,7 +94,7 @@ async def local_bus(
                     # -P: a module in the current folder must not stand in for one of ours.
                     command = [sys.executable, "-P", "-m", "batonbus", "run", part]
                     tasks.start_soon(supervise, part, command, environment)
-                _write(address_file(folder), server.url)
+                write_whole(address_file(folder), server.url.encode())
                 try:
                     yield server.url
                 finally:
@@ -106,7 +107,7 @@ def _only_one(state: Path) -> Generator[None]:
     """Hold the folder's lock, which the system releases however we end."""
     try:
         state.mkdir(parents=True, exist_ok=True)
-        _write(state / ".gitignore", "*\n")
+        write_whole(state / ".gitignore", b"*\n")
         opened = (state / "lock").open("w")
     except OSError as error:
         raise BusUnavailableError(
@@ -138,10 +139,3 @@ def _choose_port(state: Path, wanted: int | None) -> int | None:
     except (FileNotFoundError, ValueError):
         return None
     return last if is_port_free(last) else None
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(text)
-    fresh.replace(path)

@@ -1,8 +1,10 @@
 """The runtime of one agent: its slots, its presence, its lease on what it works on."""
 
+from pathlib import Path
 from uuid import UUID
 
 import anyio
+import anyio.to_thread
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct
@@ -20,6 +22,7 @@ from batonbus.run.agent import Agent
 from batonbus.run.changes import Changes
 from batonbus.run.client import Client
 from batonbus.run.compaction import Compactor, Ending
+from batonbus.run.contents import has_contents, remove_contents
 from batonbus.run.gate import Gate
 from batonbus.run.handling import ELSEWHERE_DELAY, Handling, Lease, is_last_attempt
 from batonbus.run.namesake import Namesake
@@ -299,7 +302,7 @@ class Worker:
             log.warning("lease.lost", handoff=str(lease.envelope.id), is_over=running.is_over)
             if running.is_over:
                 # Otherwise somebody else has it now, and the message is theirs to ack.
-                await received.ack()
+                await _end(lease, received)
         return ending
 
     async def _answer(self, lease: Lease, received: Received) -> Ending | None:
@@ -320,7 +323,7 @@ class Worker:
         if answer.retry_after is not None and comes_again:
             await received.nak(answer.retry_after)
         else:
-            await received.ack()
+            await _end(lease, received)
         return ending
 
     async def _keep_leases(self) -> None:
@@ -341,3 +344,11 @@ class Worker:
 async def run_agent(agent: Agent, client: Client, stop: anyio.Event) -> None:
     """Run an agent until `stop` is set."""
     await Worker(agent, client).run(stop)
+
+
+async def _end(lease: Lease, received: Received) -> None:
+    """Nothing follows for this handoff, and nobody reads what lies beside it any more."""
+    await received.ack()
+    here, handoff_id = Path.cwd(), lease.envelope.id
+    if has_contents(here, handoff_id):
+        await anyio.to_thread.run_sync(remove_contents, here, handoff_id)

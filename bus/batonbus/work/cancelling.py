@@ -20,11 +20,13 @@ async def _open_chains(core: Core, work: str) -> list[Chain]:
     """In the order of their beginning: a scheduler comes before the stages that it asks."""
     chains = await find_chains(core.ledger, work_filter(core.fleet, work))
     own = [it for it in chains.values() if it.work == work]
-    # What a settled handoff hands on is open before the window manager has seen it.
+    # What a settled handoff hands on is open before the window manager has seen it; what stands
+    # there then counts for nothing.
+    begun = {it.id for it in chains.values() if it.stage != "none"}
     unseen = [
         await core.ledger.read_folded(Chain(id=it.child, work=work, waiter=it.waiter))
         for it in own
-        if it.child and it.child not in chains
+        if it.child and it.child not in begun
     ]
     return [it for it in (*own, *unseen) if not it.final]
 

@@ -1,10 +1,15 @@
+import fcntl
+import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
+from batonbus_agents.works import folder as works_folder
 from batonbus_agents.works.execution_log import LogEntry, read_log
 from batonbus_agents.works.files import FileEntry
 from batonbus_agents.works.folder import WorkFolder, WorksRoot
@@ -57,13 +62,14 @@ def told(folder: WorkFolder) -> list[str]:
     return [str(problem) for problem in folder.read().problems if not problem.warning]
 
 
-def test_what_is_written_into_a_folder_is_read_as_one_value(folder: WorkFolder) -> None:
+@pytest.mark.anyio
+async def test_what_is_written_into_a_folder_is_read_as_one_value(folder: WorkFolder) -> None:
     folder.create_requirement(REQUIREMENT, "ko")
     folder.create_plan(PLAN)
     folder.create_task(SPEC, "ko")
     folder.write_progress(PROGRESS)
     folder.write_result(RESULT, "ko")
-    folder.append_log(ENTRY)
+    await add(folder, ENTRY)
     work = folder.read().whole()
     assert (work.requirement, work.plan, work.log) == (REQUIREMENT, PLAN, (ENTRY,))
     (task,) = work.tasks
@@ -110,33 +116,76 @@ def test_a_file_that_cannot_be_written_leaves_the_one_before(folder: WorkFolder)
     assert [it.name for it in folder.path.iterdir()] == ["TASK-00_progress.md"]
 
 
-def test_entries_are_added_to_a_log_as_it_stands(folder: WorkFolder) -> None:
+async def add(folder: WorkFolder, entry: LogEntry) -> None:
+    """Add an entry, also where it is there already."""
+    await folder.keep_in_log(entry, lambda _other: False)
+
+
+@pytest.mark.anyio
+async def test_entries_are_added_to_a_log_as_it_stands(folder: WorkFolder) -> None:
     path = folder.path / "execution-log.md"
     path.write_text("# My log\n\nA word before.\n\n\n")
-    folder.append_log(ENTRY)
-    folder.append_log(ENTRY)
+    await add(folder, ENTRY)
+    await add(folder, ENTRY)
     assert path.read_text().startswith("# My log\n\nA word before.\n\n### 2026-07-24T00:00:00Z")
     assert read_log(path.read_text()).whole() == (ENTRY, ENTRY)
 
 
-def test_an_entry_that_is_there_is_not_added_again(folder: WorkFolder) -> None:
+@pytest.mark.anyio
+async def test_an_entry_that_is_there_is_not_added_again(folder: WorkFolder) -> None:
     other = replace(ENTRY, summary="another")
     for _ in range(2):
-        assert folder.keep_in_log(ENTRY, ENTRY.__eq__) == ENTRY
-        assert folder.keep_in_log(other, other.__eq__) == other
+        assert await folder.keep_in_log(ENTRY, ENTRY.__eq__) == ENTRY
+        assert await folder.keep_in_log(other, other.__eq__) == other
     assert folder.log() == (ENTRY, other)
 
 
-def test_an_entry_that_cannot_be_read_back_is_told(folder: WorkFolder) -> None:
+@pytest.mark.anyio
+async def test_an_entry_that_cannot_be_read_back_is_told(folder: WorkFolder) -> None:
     (folder.path / "execution-log.md").write_text("```\nnever closed\n")
-    assert folder.keep_in_log(ENTRY, ENTRY.__eq__) is None
+    assert await folder.keep_in_log(ENTRY, ENTRY.__eq__) is None
 
 
 def test_of_many_writers_at_once_each_finds_its_entry_in_the_log(folder: WorkFolder) -> None:
     entries = [replace(ENTRY, summary=f"number {number}") for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(folder.append_log, entries))
+        list(pool.map(lambda it: anyio.run(add, folder, it), entries))
     assert sorted(it.summary for it in folder.log()) == sorted(it.summary for it in entries)
+
+
+@pytest.fixture
+def other_writer(folder: WorkFolder) -> Iterator[int]:
+    """Another process that writes into a work's log."""
+    writer = os.open(folder.path, os.O_RDONLY)
+    fcntl.flock(writer, fcntl.LOCK_EX)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_the_log_goes_on_with_everything_else(
+    folder: WorkFolder, other_writer: int
+) -> None:
+    """Its heartbeats, for one: an agent that stands still is called gone."""
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(add, folder, ENTRY)
+            for _ in range(10):
+                await anyio.sleep(0.01)
+            assert folder.log() == ()
+            fcntl.flock(other_writer, fcntl.LOCK_UN)
+    assert folder.log() == (ENTRY,)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("other_writer")
+async def test_who_waits_for_the_log_too_long_says_so_and_writes_nothing(
+    folder: WorkFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(works_folder, "LOCK_WAIT", 0.1)
+    with pytest.raises(TimeoutError, match=r"another process .* for 0\.1 s"):
+        await add(folder, ENTRY)
+    assert folder.log() == ()
 
 
 def test_one_file_of_a_task_is_read_by_itself(folder: WorkFolder) -> None:
@@ -216,11 +265,12 @@ def test_a_new_work_takes_the_next_id_of_list_and_folders(tmp_path: Path) -> Non
     assert (works.last, [it.status for it in works.works]) == ("WORK-32", ["IN_PROGRESS"] * 2)
 
 
-def test_a_completed_work_is_put_away_and_its_id_stays_taken(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_a_completed_work_is_put_away_and_its_id_stays_taken(tmp_path: Path) -> None:
     root = WorksRoot(tmp_path)
     work = root.new_work("One", DAY).work
-    root.set_status(work, "DONE", DAY)
-    root.set_status(work, "COMPLETED", DAY)
+    await root.set_status(work, "DONE", DAY)
+    await root.set_status(work, "COMPLETED", DAY)
     assert root.folder(work).path == tmp_path / "_COMPLETED" / work
     assert root.read_list().whole().works == ()
     assert root.new_work("Two", DAY).work == "WORK-02"
