@@ -111,3 +111,33 @@ def test_no_password_is_shown(server_with: Any, arguments: list[str]) -> None:
         answer = call(*arguments, "--url", f"nats://admin:x@{address}")
     assert answer.exit_code == 0
     assert "admin:x" not in answer.output
+
+
+def test_the_user_of_an_agent_has_its_own_subjects_and_those_of_its_role(
+    last_json: Callable[[str], Any],
+) -> None:
+    answer = last_json(call("--agent", "reviewer-1", "--role", "reviewer", "--json").stdout)
+    assert (answer["fleet"], answer["agent"], answer["role"]) == ("shop", "reviewer-1", "reviewer")
+    may_publish = answer["rights"]["publish"]
+    assert {it.split(".")[3] for it in may_publish if ".handoff." in it} == {
+        *("sent", "accepted", "refused", "failed", "settled", "cancelled")
+    }
+    assert [it.rpartition(".")[2] for it in may_publish if ".MSG.NEXT." in it] == [
+        "to-reviewer-1",
+        "to-reviewer",
+    ]
+    assert answer["rights"]["subscribe"] == [
+        "shop.handoff.*.*.*.*.reviewer-1",
+        "_INBOX_reviewer-1.>",
+    ]
+
+
+def test_an_agent_without_a_role_has_its_id_for_one() -> None:
+    answer = call("--agent", "reviewer")
+    assert answer.stdout == call("--agent", "reviewer", "--role", "reviewer").stdout
+    assert answer.stdout.count("MSG.NEXT") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--apply"], ["--role", "reviewer", "--role", "tester"]])
+def test_the_user_of_an_agent_is_printed_for_one_role_and_not_made(arguments: list[str]) -> None:
+    assert call("--agent", "reviewer-1", *arguments).exit_code == 2

@@ -1,6 +1,7 @@
 """A cluster of three real servers on 127.0.0.1, by the configuration in `deploy/`."""
 
 import os
+import shutil
 import signal
 import socket
 import time
@@ -19,7 +20,7 @@ import nats
 from batonbus.wire.processes import start_child, stop_child
 from batonbus.wire.server import find_server
 
-CONFIGURATION = Path(__file__).parents[2] / "deploy" / "cluster.conf"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 USERS = ("operator", "sender", "researcher", "worker-code", "reviewer", "tester", "closer")
 ROUTE = "route:route-password@"
 
@@ -38,14 +39,22 @@ class Node:
         return f"nats://{user}:{user}-password@127.0.0.1:{self._port}"
 
     async def start(self, environment: dict[str, str]) -> None:
-        command = [find_server(), "-c", str(CONFIGURATION), "--cluster", self.route]
+        command = [find_server(), "-c", str(self._folder / "cluster.conf"), "--cluster", self.route]
         listen = ["-a", "127.0.0.1", "-p", str(self._port), "-m", str(self._monitoring)]
         variables = {"NATS_NODE": self.name, "NATS_STORE_DIR": str(self._folder / "store")}
-        self._folder.mkdir(exist_ok=True)
+        self._configure()
         with (self._folder / "log").open("ab") as log:
             self._process = await start_child(
                 [*command, *listen], env=environment | variables, stderr=log
             )
+
+    def _configure(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        for name in ("cluster.conf", "nats-server.conf"):
+            shutil.copy(DEPLOY / name, self._folder / name)
+        passwords = {f"NATS_{it.upper().replace('-', '_')}_PASSWORD": it for it in USERS}
+        lines = [f"{name}={user}-password\n" for name, user in passwords.items()]
+        (self._folder / ".env").write_text("".join(lines))
 
     async def stop(self) -> None:
         if self._process is not None:
@@ -78,10 +87,8 @@ class Cluster:
             Node(f"nats-{it}", folder / f"nats-{it}", ports[it * 3 - 3 : it * 3])
             for it in (1, 2, 3)
         ]
-        passwords = {f"NATS_{it.upper().replace('-', '_')}_PASSWORD": it for it in USERS}
         self._environment = {
             **os.environ,
-            **{name: f"{user}-password" for name, user in passwords.items()},
             "NATS_ROUTE_PASSWORD": "route-password",
             **{f"NATS_ROUTE_{it}": node.route for it, node in enumerate(self.nodes, start=1)},
         }

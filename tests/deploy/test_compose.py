@@ -14,7 +14,8 @@ COMPOSE = ROOT / "docker-compose.yml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 BUS = {"window-manager", "receipt-keeper"}
 AGENTS = set(SERVICES) - BUS - {"nats", "traces"}
-USERS = set(re.findall(r"^    user: (\S+)$", (ROOT / "deploy/agents.conf").read_text(), re.M))
+CONFIGURATION = (ROOT / "deploy/nats-server.conf").read_text()
+USERS = set(re.findall(r'^ +user: "(\S+)"$', CONFIGURATION, re.M))
 
 
 def user_of(name: str) -> str:
@@ -91,7 +92,7 @@ def test_the_bus_is_healthy_while_its_doctor_says_so() -> None:
 
 def test_every_secret_is_required_and_explained() -> None:
     wanted = {secret_of(user) for user in USERS | {"operator"}}
-    required = set(re.findall(r"\$\{(\w+):\?see deploy/\.env\.example\}", COMPOSE.read_text()))
+    required = set(re.findall(r"password: \$(\w+)", CONFIGURATION))
     explained = set(re.findall(r"^(\w+)=$", (ROOT / "deploy/.env.example").read_text(), re.M))
     assert required == explained == wanted
 
@@ -101,9 +102,21 @@ def test_the_secrets_are_never_committed() -> None:
 
 
 def test_the_server_gets_every_file_that_its_configuration_includes() -> None:
-    mounted = {volume.split(":")[0] for volume in SERVICES["nats"]["volumes"]}
-    included = re.findall(r"include (\S+)", (ROOT / "deploy/nats-server.conf").read_text())
-    assert included == ["agents.conf"]
-    for name in ("nats-server.conf", *included):
-        assert f"./deploy/{name}" in mounted
-        assert (ROOT / "deploy" / name).is_file()
+    """By their folder: a file that is mounted by itself stays as it was when it is replaced."""
+    assert "./deploy:/etc/nats:ro" in SERVICES["nats"]["volumes"]
+    assert SERVICES["nats"]["command"][-1] == "/etc/nats/nats-server.conf"
+    assert re.findall(r"^include (\S+)", CONFIGURATION, re.M) == [".env"]
+
+
+def test_a_process_may_write_below_its_current_folder() -> None:
+    """An agent lays down there what its text leaves out, though the image is read-only."""
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text()
+    (folder,) = re.findall(r"^WORKDIR (/home\S+)$", dockerfile, re.M)
+    for name in sorted(AGENTS | BUS):
+        assert folder in SERVICES[name]["tmpfs"]
+
+
+def test_spans_are_taken_in_where_the_services_send_them() -> None:
+    assert "127.0.0.1:4318:4318" in SERVICES["traces"]["ports"]
+    for name in sorted(AGENTS | BUS):
+        assert SERVICES[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://traces:4318"

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -34,7 +33,6 @@ FLEET = "default"
 STREAM = stream_name(FLEET)
 REGISTRY = registry_bucket(FLEET)
 OBJECTS = objects_bucket(FLEET)
-DEPLOY = Path(__file__).parents[2] / "deploy"
 
 AGENT_EVENTS = ("sent", "accepted", "refused", "failed", "settled", "cancelled")
 BUS_EVENTS = sorted(KINDS - set(AGENT_EVENTS))
@@ -144,13 +142,10 @@ async def test_nobody_connects_without_the_password(server: Any, login: str) -> 
 
 
 async def test_a_user_who_is_given_no_permissions_may_do_nothing(
-    tmp_path: Path, start_server: Any
+    configuration: Any, start_server: Any
 ) -> None:
-    (tmp_path / "nats-server.conf").write_text((DEPLOY / "nats-server.conf").read_text())
-    agents = (DEPLOY / "agents.conf").read_text()
-    newcomer = "users: [\n  {user: newcomer, password: newcomer-password}\n"
-    (tmp_path / "agents.conf").write_text(agents.replace("users: [\n", newcomer))
-    with start_server(tmp_path / "nats-server.conf") as server:
+    configuration.add_user("{user: newcomer, password: newcomer-password}\n")
+    with start_server(configuration) as server:
         async with user(server, "newcomer") as newcomer_:
             await newcomer_.publish(event("sent", "newcomer"))
             await newcomer_.hear(answers_to(FLEET, "newcomer"))

@@ -13,15 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from batonbus.wire.streams import role_consumer
-from batonbus.wire.subjects import (
-    answers_to,
-    ask_subject,
-    checkpoint_key,
-    checkpoint_reading,
-    registry_bucket,
-    stream_name,
-)
+from batonbus.cli.topology import user_block
+from batonbus.wire.blueprint import agent_rights
 from batonbus_schemas import AgentCard
 
 ROOT = Path(__file__).parents[2]
@@ -47,29 +40,12 @@ def user_of(name: str) -> str:
     return str(SERVICES[name]["environment"]["BATONBUS_URL"]).split("//")[1].split(":")[0]
 
 
-def needed(card: AgentCard) -> list[str]:
-    """The subjects that an agent of this id and role needs, as the code names them."""
-    events = ("sent", "accepted", "refused", "failed", "settled", "cancelled")
-    consumers = [role_consumer(it) for it in {card.id, card.role}]
-    return [
-        *(f"{FLEET}.handoff.*.{kind}.*.{card.id}.*" for kind in events),
-        *(f"$JS.API.CONSUMER.MSG.NEXT.{stream_name(FLEET)}.{it}" for it in consumers),
-        *(f"$JS.ACK.{stream_name(FLEET)}.{it}.>" for it in consumers),
-        ask_subject(FLEET, "VERB", card.id).replace("VERB", "*"),
-        f"$KV.{registry_bucket(FLEET)}.{card.id}",
-        checkpoint_key(FLEET, card.id),
-        checkpoint_reading(FLEET, card.id),
-        answers_to(FLEET, card.id),
-        f"_INBOX_{card.id}.>",
-    ]
-
-
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_may_do_what_it_needs_and_no_more(name: str) -> None:
+    """As `batonbus topology` prints it for another one."""
     card = card_of(name)
-    users = (ROOT / "deploy/agents.conf").read_text().split("    user: ")[1:]
-    (mine,) = (text for text in users if text.split()[0] == card.id)
-    assert sorted(mine.split('"')[1::2]) == sorted(needed(card))
+    block = "\n".join(user_block(card.id, agent_rights(FLEET, card.id, card.role)))
+    assert f"\n{block}\n" in (ROOT / "deploy/nats-server.conf").read_text()
     assert user_of(name) == card.id
 
 

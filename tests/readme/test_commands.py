@@ -20,6 +20,7 @@ from msgspec import to_builtins
 from batonbus import Settings
 from batonbus.cli.outcome import EXIT_CODES
 from batonbus.cli.work_options import runtime_specs
+from batonbus.rules.chain import KINDS
 from batonbus.rules.command_lines import COMMAND_LINES, parse_command_line
 from batonbus.rules.transcripts import read_transcript, usage_of
 
@@ -259,6 +260,16 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
     codes = read_rows("exit code")
     assert list(codes) == [str(it) for it in range(8)]
     assert [state for state, code in EXIT_CODES.items() if state not in codes[str(code)]] == []
+
+
+def test_every_event_that_deserves_an_alarm_is_logged_somewhere() -> None:
+    """By its name, or as what becomes of a handoff."""
+    files = (ROOT / "bus/batonbus").rglob("*.py")
+    logged = set(re.findall(r'log\.\w+\(\s*"([a-z_.]+)"', "".join(it.read_text() for it in files)))
+    logged |= {f"handoff.{kind}" for kind in KINDS}
+    named = list(read_rows("event"))
+    assert len(named) > 5
+    assert [it for it in named if it not in logged] == []
 
 
 def test_the_settings_are_those_of_a_new_fleet() -> None:

@@ -62,7 +62,8 @@ async def test_a_line_of_handoffs_is_one_trace_joined_by_parents(
     open_bus: Any, spans: InMemorySpanExporter
 ) -> None:
     async with open_bus(*agents()) as bus:
-        await (await bus.send("first", "x")).result()
+        sent = await bus.send("first", "x", work="WORK-01")
+        await sent.result()
     ended = [it for it in spans.get_finished_spans() if it.context is not None]
     by_id = {it.context.span_id: it for it in ended if it.context is not None}
 
@@ -81,8 +82,13 @@ async def test_a_line_of_handoffs_is_one_trace_joined_by_parents(
     }
     assert len({it.context.trace_id for it in ended if it.context is not None}) == 1
     (process,) = [it for it in ended if it.name == "process first"]
-    assert process.attributes is not None
-    assert process.attributes["batonbus.attempt"] == 1
+    assert process.attributes == {
+        "batonbus.handoff": str(sent.handoff_id),
+        "batonbus.work": "WORK-01",
+        "batonbus.attempt": 1,
+    }
+    by_the_way = [it.attributes for it in ended if it.name.startswith(("send ", "process "))]
+    assert {it["batonbus.work"] for it in by_the_way if it is not None} == {"WORK-01"}
 
 
 async def test_a_foreign_trace_is_continued_whatever_the_case_of_its_header(

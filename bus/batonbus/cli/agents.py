@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from batonbus.cli.lookup import ENTRY_POINTS, find_agent
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
-from batonbus.cli.running import run, run_until_signal, start_logs
+from batonbus.cli.running import run, run_patiently, run_until_signal, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.command_lines import CommandLineError
 from batonbus.run.agent import Agent
@@ -159,7 +159,8 @@ def agent(
     """Run one agent until Ctrl-C or SIGTERM.
 
     It then takes nothing new, finishes what it works on, and hands back what
-    does not end in time; a second signal hands everything back at once.
+    does not end in time; a second signal hands everything back at once. One
+    that starts before its server waits for it.
 
     \b
     Examples:
@@ -222,7 +223,8 @@ async def _work(
     configure_tracing(agent.card.role)
     output.emit({"agent": agent.card})
     try:
-        await serve(agent, url or find_url(), fleet=fleet, stop=stop)
+        working = partial(serve, agent, url or find_url(), fleet=fleet, stop=stop)
+        await run_patiently(working, stop)
     finally:
         output.emit({"agent": agent.card, "stopped": True})
 

@@ -9,7 +9,13 @@ import typer
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
-from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_logs
+from batonbus.cli.running import (
+    run,
+    run_and_cancel,
+    run_patiently,
+    run_until_signal,
+    start_logs,
+)
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.chain import RECEIPT_KEEPER, WINDOW_MANAGER
 from batonbus.run.core import Core, open_core
@@ -30,7 +36,8 @@ app = new_app(no_args_is_help=True)
 def run_part() -> None:
     """Run one process of the bus until SIGTERM or Ctrl-C. `batonbus up` does all of it.
 
-    Any number of each may run side by side.
+    Any number of each may run side by side. One that starts before its server
+    waits for it.
 
     \b
     Examples:
@@ -65,7 +72,7 @@ def _run(
     async def work(stop: anyio.Event) -> None:
         try:
             keep = partial(_keep, part, url or find_url(), fleet or find_fleet())
-            await run_and_cancel(keep, stop)
+            await run_and_cancel(partial(run_patiently, keep, stop), stop)
         finally:
             output.emit({"part": part, "stopped": True})
 

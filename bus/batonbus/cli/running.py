@@ -14,11 +14,14 @@ from batonbus.cli import INTERRUPTED
 from batonbus.cli.options import Level, log_format
 from batonbus.cli.output import Output
 from batonbus.logs import configure, log
-from batonbus.rules.errors import BatonbusError, leaves
+from batonbus.rules.errors import BatonbusError, ServerAwayError, leaves
 from batonbus_schemas import InvalidMessageError
 
 GARBAGE_THRESHOLD = 100_000
 """Objects that may be made before the young ones are looked through; Python's own is 700."""
+
+AWAITED_INTERVAL = 1.0
+"""Seconds between two looks whether a server is there."""
 
 BY_SIGNAL = 128
 """Added to a signal's number, an exit code as shells have it."""
@@ -87,6 +90,19 @@ async def run_until_signal(work: Callable[[anyio.Event], Awaitable[None]]) -> in
         await work(stop)
         tasks.cancel_scope.cancel()
     return code
+
+
+async def run_patiently(work: Callable[[], Awaitable[None]], stop: anyio.Event) -> None:
+    """Run `work`, again while no server is there for it, until `stop` is set: containers start in
+    any order, and one that ends for that is started again and again."""
+    while not stop.is_set():
+        try:
+            await work()
+            return
+        except ServerAwayError as error:
+            log.warning("server.awaited", error=str(error))
+        with anyio.move_on_after(AWAITED_INTERVAL):
+            await stop.wait()
 
 
 async def run_and_cancel(work: Callable[[], Coroutine[Any, Any, None]], stop: anyio.Event) -> None:

@@ -59,6 +59,10 @@ class BusUnavailableError(BatonbusError):
     """The bus cannot do its work here."""
 
 
+class ServerAwayError(BusUnavailableError):
+    """No server is there yet, or none any more: whoever can wait tries again."""
+
+
 class TopologyError(BatonbusError):
     """The stream or a consumer on the server is not what this version needs."""
 

@@ -125,7 +125,11 @@ class Client:
         line = Line(envelope.id)
         self.lines.watch(line)
         try:
-            attributes = {"batonbus.handoff": str(envelope.id), "batonbus.to": envelope.to}
+            attributes = {
+                "batonbus.handoff": str(envelope.id),
+                "batonbus.work": envelope.work,
+                "batonbus.to": envelope.to,
+            }
             with span(f"send {envelope.to}", SpanKind.PRODUCER, None, attributes) as trace:
                 draft = Draft(
                     subject=self.subject(envelope.id, "sent", envelope.work, envelope.to),

@@ -190,6 +190,7 @@ class Handling:
         envelope = lease.envelope
         attributes: dict[str, str | int] = {
             "batonbus.handoff": str(envelope.id),
+            "batonbus.work": envelope.work,
             "batonbus.attempt": lease.attempt,
         }
         name = f"process {self._agent.card.role}"

@@ -5,7 +5,13 @@ from typing import Any
 
 import msgspec
 
-from batonbus.rules.chain import OPERATOR, RECEIPT_KEEPER, WINDOW_MANAGER
+from batonbus.rules.chain import (
+    BUS_WRITES,
+    MAY_FOLLOW,
+    OPERATOR,
+    RECEIPT_KEEPER,
+    WINDOW_MANAGER,
+)
 from batonbus.rules.settings import Settings
 from batonbus.wire.streams import (
     Making,
@@ -15,12 +21,17 @@ from batonbus.wire.streams import (
     ledger_config,
     objects_config,
     registry_config,
+    role_consumer,
     stream_making,
     window_manager_config,
 )
 from batonbus.wire.subjects import (
     all_events,
+    answers_to,
+    ask_subject,
     checkpoint_bucket,
+    checkpoint_key,
+    checkpoint_reading,
     objects_bucket,
     registry_bucket,
     stream_name,
@@ -28,8 +39,7 @@ from batonbus.wire.subjects import (
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user may publish and subscribe to, as in a server's configuration; it may also
-    answer whoever asks it (`allow_responses`)."""
+    """What one user may publish and subscribe to, as in a server's configuration."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -53,8 +63,9 @@ def blueprint(fleet: str, addressees: Iterable[str], settings: Settings) -> list
 
 
 def bus_rights(fleet: str) -> Rights:
-    """All that window manager, receipt keeper and operator need once the blueprint is made. They
-    read the ledger through consumers that they make for a moment; an agent's rights are fewer."""
+    """All that window manager, receipt keeper and operator need once the blueprint is made; they
+    also answer whoever asks (`allow_responses`). They read the ledger through consumers that they
+    make for a moment. Raises InvalidTokenError."""
     stream, bucket, objects = stream_name(fleet), registry_bucket(fleet), objects_bucket(fleet)
     actors = (WINDOW_MANAGER, RECEIPT_KEEPER, OPERATOR)
     return Rights(
@@ -85,4 +96,28 @@ def bus_rights(fleet: str) -> Rights:
             "$SRV.>",
             *(f"_INBOX_{actor}.>" for actor in actors),
         ),
+    )
+
+
+def agent_rights(fleet: str, agent: str, role: str) -> Rights:
+    """All that an agent needs: to write events in its own name, to pull and acknowledge what is
+    delivered to it or to its role, to ask the bus, to say that it is there, to keep its own
+    Checkpoint, and to hear what is for it. Raises InvalidTokenError."""
+    stream = stream_name(fleet)
+    consumers = [role_consumer(it) for it in dict.fromkeys((agent, role))]
+    return Rights(
+        publish=(
+            *(
+                f"{fleet}.handoff.*.{kind}.*.{agent}.*"
+                for kind in MAY_FOLLOW
+                if kind not in BUS_WRITES
+            ),
+            *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{it}" for it in consumers),
+            *(f"$JS.ACK.{stream}.{it}.>" for it in consumers),
+            ask_subject(fleet, "*", agent),
+            f"$KV.{registry_bucket(fleet)}.{agent}",
+            checkpoint_key(fleet, agent),
+            checkpoint_reading(fleet, agent),
+        ),
+        subscribe=(answers_to(fleet, agent), f"_INBOX_{agent}.>"),
     )

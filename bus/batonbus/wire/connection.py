@@ -21,7 +21,12 @@ from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from batonbus.logs import log
-from batonbus.rules.errors import BusUnavailableError, NoAnswerError, NobodyAnswersError
+from batonbus.rules.errors import (
+    BusUnavailableError,
+    NoAnswerError,
+    NobodyAnswersError,
+    ServerAwayError,
+)
 from batonbus.wire.nats_client import NatsClient
 from batonbus.wire.subjects import check_token
 
@@ -77,7 +82,8 @@ class DeniedError(BusUnavailableError):
     def __init__(self, actor: str, subject: str) -> None:
         self.subject = subject
         super().__init__(
-            f"the server does not let {actor} publish to {subject}: see its user's permissions"
+            f"the server does not let {actor} publish to {subject}: see its user's permissions, "
+            f"or start as the id that they are for"
         )
 
 
@@ -342,8 +348,9 @@ async def connect(
     url: str, actor: str, *, connect_timeout: float = 5.0
 ) -> AsyncGenerator[Connection]:
     """Connect as `actor` to a server, or to any node of a cluster: `url` is an address, or several
-    with commas between them. Raises BusUnavailableError where no server answers within
-    `connect_timeout` seconds, or an old one does; later it reconnects for ever."""
+    with commas between them. Raises ServerAwayError where no server answers within
+    `connect_timeout` seconds, and BusUnavailableError where it lets nobody in, or is an old one;
+    later it reconnects for ever."""
     check_token("actor", actor)
     client = NatsClient()
     connection = Connection(client, actor)
@@ -397,8 +404,10 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
             )
         connection.connected()
     except (OSError, NatsError, TimeoutError) as error:
-        raise BusUnavailableError(
-            f"cannot connect to NATS at {without_credentials(url)} ({client.last_error or error}): "
+        why = client.last_error or error
+        kind = ServerAwayError if isinstance(why, OSError) else BusUnavailableError
+        raise kind(
+            f"cannot connect to NATS at {without_credentials(url)} ({why}): "
             "start a server with `batonbus up`, or set BATONBUS_URL"
         ) from error
 
