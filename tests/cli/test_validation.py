@@ -42,6 +42,17 @@ def test_golden_messages_are_valid(file: Path) -> None:
     assert (answer.exit_code, answer.stdout.endswith("valid\n")) == (0, True)
 
 
+@pytest.mark.parametrize("command", ["validate", "send"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_secret_in_what_is_wrong_is_not_repeated(
+    write: Callable[[object], str], command: str, options: tuple[str, ...]
+) -> None:
+    file = write({"version": "password=canary4Tr0ub", "bundle": {}})
+    answer = CliRunner().invoke(app, [command, file, *options])
+    assert "password=[masked: named secret]" in answer.output
+    assert "canary4" not in answer.output
+
+
 def test_every_violation_is_named_with_its_path(write: Callable[[object], str]) -> None:
     answer = validate(write({"handoff_id": "a1b2c3d4-...", "bundle": [], "objective": {}}))
     assert answer.exit_code == 1

@@ -9,6 +9,7 @@ from msgspec import Struct
 from batonbus.cli.output import clean
 from batonbus.rules.admission import expected_capabilities
 from batonbus.rules.receipts import PERSON
+from batonbus.secrecy import hide_in
 from batonbus_schemas import Envelope, Receipt, TaskResult, Violation
 
 EXIT_CODES = {
@@ -65,7 +66,8 @@ def refused(data: bytes, actor: str, violations: tuple[Violation, ...]) -> Outco
         state="refused",
         by=actor,
         reason="the message is not valid, so it was not sent",
-        violations=violations,
+        # A violation repeats what is wrong.
+        violations=tuple(map(hide_in, violations)),
     )
 
 

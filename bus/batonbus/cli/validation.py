@@ -12,7 +12,7 @@ from msgspec import Struct
 from batonbus.cli.options import Json, new_app
 from batonbus.cli.output import Output, clean
 from batonbus.run.agent import BODY_TYPES
-from batonbus.secrecy import find_in
+from batonbus.secrecy import find_in, hide_in
 from batonbus_schemas import HandoffV1, InvalidMessageError, Violation, decode, read_handoff
 from batonbus_schemas.counts import counted
 from batonbus_schemas.xml import Reading, read_dispatch, read_result
@@ -97,7 +97,8 @@ def check(file: str, data: bytes) -> Checked:
                 message = cast("object", message.body.document)
         return Checked(file, kind, tuple(find_in(message)))
     except InvalidMessageError as error:
-        return Checked(file, kind, error.violations)
+        # A violation repeats what is wrong.
+        return Checked(file, kind, tuple(map(hide_in, error.violations)))
 
 
 def guess_kind(data: bytes) -> str:
