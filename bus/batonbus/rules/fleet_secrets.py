@@ -28,9 +28,10 @@ KIND = "secret of the fleet"
 MASK = f"[masked: {KIND}]"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,63}")
-_NO_VALUE = r"\s\"',;<>(){}\[\]|$"
+_NO_VALUE = r"\s\"',;<>(){}\[\]|$`\\"
 _GIVEN = (
-    r"[\w-]{0,32}[\"']?\s{0,16}(?:=>|:=|=|:|\bis\b)\s{0,16}[\"']?"
+    r"[\w-]{0,32}(?:\\{0,3}[\"'`*\])]){0,4}\s{0,16}(?:=>|:=|=|[:：＝]|\b(?:is|was)\b)\s{0,16}"
+    r"(?:[*_]{1,3}\s?)?\\{0,3}[\"'`]?"
     rf"(?=[A-Za-z.]{{0,255}}[^A-Za-z.{_NO_VALUE}])(?P<value>[^{_NO_VALUE}]{{4,256}})(?<!\.)"
 )
 """What follows a name, where it is given a value: one of letters alone is a word."""
