@@ -226,7 +226,7 @@ async def test_the_key_of_a_send_is_its_addressee_unless_said_otherwise(open_bus
     async def work(task: Dispatch, ctx: Context) -> TaskResult:
         sent = await ctx.send("builder", "once")
         ids.extend([sent.handoff_id, keyed_id(ctx.envelope.id, "builder")])
-        with pytest.raises(ConflictError, match="under another key"):
+        with pytest.raises(ConflictError, match="use another id or key"):
             await ctx.send("builder", "twice")
         return await sent.result()
 
