@@ -49,7 +49,8 @@ def make_done(work: str, task: str, result: TaskResult) -> Done:
 
 async def call_back(target: str, done: Done) -> str | None:
     """Tell `target` (a URL, or a command that gets the JSON on stdin). Returns what went wrong, or
-    None; never raises, never takes longer than the limit."""
+    None; never raises, never takes longer than the limit, and 2 seconds for a command that does not
+    end when it is asked to."""
     body = msgspec.json.encode(done)
     call = _post if target.startswith(("http://", "https://")) else _run
     with anyio.move_on_after(TIME_LIMIT):

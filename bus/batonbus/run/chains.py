@@ -44,7 +44,7 @@ class Chains:
         if not known.tail and not self._ledger.is_first(stored):
             # Void events, or an end, that were forgotten: only the ledger knows what it follows.
             known = await self._ledger.read_folded(known, upto=stored.event.sequence - 1)
-        chain = fold(replace(known, void=()), [stored.event])
+        chain = fold(replace(known, void=()) if known.void else known, [stored.event])
         self._note(chain)
         return chain
 

@@ -24,7 +24,12 @@ STEADY = 10.0
 """Seconds that a process must have lived for its death to count as its first."""
 
 STOP_GRACE = 5.0
-"""Seconds that a process of the bus has to end by itself: it has no state to save."""
+"""Seconds that a process has to end by itself: one of the bus has no state to save, and an agent
+may end what it is just about to answer."""
+
+HAND_BACK_GRACE = 8.0
+"""Seconds that an agent which still works then has to end its programs and hand back what it has:
+killed with it in hand, it spends one of the times that a handoff may change hands."""
 
 
 def restart_delay(deaths: int) -> float:
@@ -57,7 +62,7 @@ async def supervise(
         try:
             code = await process.wait()
         finally:
-            await stop_child(process, grace=STOP_GRACE)
+            await stop_child(process, grace=STOP_GRACE, again=HAND_BACK_GRACE)
         deaths = 1 if time.monotonic() - started >= STEADY else deaths + 1
         delay = restart_delay(deaths)
         log.warning("process.died", name=name, code=code, deaths=deaths, again_in_s=delay)

@@ -48,13 +48,15 @@ async def start_child(
     )
 
 
-async def stop_child(process: Process, *, grace: float) -> None:
-    """SIGTERM, `grace` seconds, then SIGKILL; returns when it is gone."""
+async def stop_child(process: Process, *, grace: float, again: float = 0.0) -> None:
+    """SIGTERM, `grace` seconds, SIGTERM once more and `again` seconds (where that is more than 0),
+    then SIGKILL; returns when it is gone."""
     with anyio.CancelScope(shield=True):
-        if process.returncode is None:
-            _send(process, signal.SIGTERM)
-            with anyio.move_on_after(grace):
-                await process.wait()
+        for seconds in (grace, again) if again else (grace,):
+            if process.returncode is None:
+                _send(process, signal.SIGTERM)
+                with anyio.move_on_after(seconds):
+                    await process.wait()
         if process.returncode is None:
             _send(process, signal.SIGKILL)
             await process.wait()
