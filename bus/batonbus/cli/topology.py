@@ -95,7 +95,7 @@ async def _user(output: Output, fleet: str, agent: str, role: str) -> int:
     output.note(
         "This goes among the `users` of AGENTS in deploy/nats-server.conf. Then:\n"
         f"  echo {password}=$(openssl rand -hex 24) >> deploy/.env\n"
-        "  nats-server --signal reload      # or: docker compose kill -s HUP nats\n"
+        "  nats-server --signal reload\n"
         f"  BATONBUS_URL=nats://{agent}:…@HOST:4222 "
         f"batonbus agent --role {role} --id {agent} --command …"
     )
