@@ -54,7 +54,7 @@ async def wait_for_login(url: str) -> None:
     while True:
         try:
             client = await nats.connect(url, allow_reconnect=False, error_cb=ignore)
-        except nats.errors.Error:
+        except (nats.errors.Error, OSError):
             await anyio.sleep(0.02)
         else:
             return await client.close()
