@@ -177,8 +177,12 @@ def test_status_works_on_files_alone_from_any_folder(
     rows = {line.split()[0]: line.split() for line in answer.stdout.splitlines() if line}
     assert rows["TASK-01"][1:] == ["STARTED", "English"]
     assert rows["TASK-02"][1:] == ["PENDING", "German"]
+    assert "No bus was asked" in answer.stdout
+    assert "`batonbus up`" in answer.stdout
     answer = call("status", "WORK-01", "--json")
-    (work,) = json.loads(answer.stdout.splitlines()[-1])["works"]
+    told = json.loads(answer.stdout.splitlines()[-1])
+    assert told["ledger_read"] is False
+    (work,) = told["works"]
     assert work["work"] == "WORK-01"
     assert [it["status"] for it in work["tasks"]] == ["STARTED", "PENDING"]
 

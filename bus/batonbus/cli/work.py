@@ -43,6 +43,11 @@ HALTED = 7
 LAST_WORDS = 1.0
 """Seconds that an agent which is stopped has to end what it works on."""
 
+NOT_ASKED = (
+    "No bus was asked, for none is up in the repository: what is not DONE is told as the task's\n"
+    "file has it, and its run may have ended. Start the bus there with `batonbus up`, and ask again."
+)
+
 app = new_app(no_args_is_help=True)
 
 WorkFolder = Annotated[
@@ -193,7 +198,8 @@ def status(
 ) -> None:
     """Say how each task is: by its commit, by the ledger, by its files; and what cannot be read.
 
-    Where a bus is up, status files that somebody deleted are written again.
+    Where a bus is up, status files that somebody deleted are written again. Where none is, a task
+    without a commit is only told as its file has it: how its run ended stands in the ledger.
 
     \b
     Examples:
@@ -218,7 +224,9 @@ def status(
                 reports = await survey(target, workshop, core)
         for report in reports:
             _show_report(output, report)
-        output.emit({"works": reports})
+        if address is None and any(it.is_open for it in reports):
+            output.show(NOT_ASKED)
+        output.emit({"works": reports, "ledger_read": address is not None})
         return 1 if any(report.refused for report in reports) else 0
 
     raise typer.Exit(_run(output, go))
