@@ -30,7 +30,6 @@ from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime, parse_runtime
 from batonbus_agents.templates import new_work
-from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
 from batonbus_schemas.counts import counted
@@ -45,7 +44,8 @@ LAST_WORDS = 1.0
 
 NOT_ASKED = (
     "No bus was asked, for none is up in the repository: what is not DONE is told as the task's\n"
-    "file has it, and its run may have ended. Start the bus there with `batonbus up`, and ask again."
+    "file has it, and its run may have ended. Start the bus there with `batonbus up`, and ask "
+    "again."
 )
 
 app = new_app(no_args_is_help=True)
@@ -94,14 +94,17 @@ def new(
 
     async def go() -> int:
         workshop = Workshop(repository=await Repository.open(repo))
-        folder = new_work(
-            workshop.works,
-            title,
-            files=tuple(file or ()),
-            verify=tuple(verify or ()),
-            language=language,
-            day=datetime.now(UTC).date(),
-        )
+        try:
+            folder = new_work(
+                workshop.works,
+                title,
+                files=tuple(file or ()),
+                verify=tuple(verify or ()),
+                language=language,
+                day=datetime.now(UTC).date(),
+            )
+        except ValueError as error:
+            raise WorkError(str(error)) from error
         path = folder.path.relative_to(workshop.repository.path)
         output.show(f"{path}: Requirement.md, PLAN.md and TASK-01.md are written; edit them.")
         if not file:
@@ -311,10 +314,10 @@ def _run(output: Output, go: Callable[[], Awaitable[int]]) -> int:
 
 
 async def _told(go: Callable[[], Awaitable[T]]) -> T:
-    """What a work's files say, or the system of its folder, is no bug either."""
+    """What the system says of a work's folder is no bug either."""
     try:
         return await go()
-    except (WorksFileError, FileNotFoundError, NotADirectoryError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise WorkError(str(error)) from error
 
 
