@@ -43,9 +43,9 @@ LAST_WORDS = 1.0
 """Seconds that an agent which is stopped has to end what it works on."""
 
 NOT_ASKED = (
-    "No bus was asked, for none is up in the repository: what is not DONE is told as the task's\n"
-    "file has it, and its run may have ended. Start the bus there with `batonbus up`, and ask "
-    "again."
+    "No bus was asked, for none is up in the repository: what is not DONE is told as\n"
+    "the task's file has it, and its run may have ended. Start the bus there with\n"
+    "`batonbus up`, and ask again."
 )
 
 app = new_app(no_args_is_help=True)
