@@ -131,7 +131,12 @@ def configure(level: str = "INFO", form: Literal["auto", "console", "json"] = "a
         [
             structlog.processors.format_exc_info,
             hide_rendered,
-            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+            structlog.dev.ConsoleRenderer(
+                pad_event_to=0,
+                pad_level=False,
+                colors=sys.stderr.isatty(),
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
         ]
         if console
         else [

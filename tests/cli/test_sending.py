@@ -51,7 +51,7 @@ def document(name: str = "minimal", **changed: Any) -> dict[str, Any]:
 def test_accepted_work_is_exit_code_0(invoke: Callable[..., Result], jack: str) -> None:
     answer = invoke("send", "--to", jack, "anything")
     assert answer.exit_code == 0
-    assert re.match(r"accepted by jack-\w{8} after [\d.]+ s\n  handoff [\w-]{36}\n", answer.stdout)
+    assert re.match(r"handoff [\w-]{36}\naccepted by jack-\w{8} after [\d.]+ s\n", answer.stdout)
 
 
 def test_with_json_the_last_line_holds_the_receipt_and_the_rest_is_stderr(
@@ -100,7 +100,7 @@ def test_work_that_nobody_listens_for_is_overdue_and_says_what_to_start(
     assert answer.exit_code == 5
     receipt = last_json(answer.stdout)
     assert (receipt["state"], receipt["by"]) == ("overdue", "receipt-keeper")
-    assert "nobody listens as nobody now; live roles: jack" in answer.stderr
+    assert "nobody listens as nobody now, so it waits; live roles: jack (jack-" in answer.stderr
     assert "no agent is listening as nobody" in answer.stderr
     assert "batonbus agent --role nobody --capability terminal --command" in answer.stderr
 
@@ -118,12 +118,29 @@ def test_no_result_in_time_is_an_error_that_says_how_to_look(
     shell: Any, bus_folder: Path, last_json: Any
 ) -> None:
     with shell.agent("--role", "sleeper", "--command", "sleep 600", folder=bus_folder) as agent:
-        arguments = ["send", "--to", "sleeper", "x", "--wait", "--timeout", "0.5", "--json"]
+        arguments = ["send", "--to", "sleeper", "x", "--wait", "--timeout", "2", "--json"]
         late = shell.call(*arguments, folder=bus_folder)
         receipt = last_json(late.stdout)
         assert (late.returncode, receipt["state"]) == (1, "accepted")
-        assert f"batonbus show {receipt['handoff_id']}" in late.stderr
+        assert f"handoff {receipt['handoff_id']}\n" in late.stderr
+        assert (
+            f"no result within 2 s; the work goes on: `batonbus show {receipt['handoff_id'][:8]}`"
+            in late.stderr
+        )
         agent.end_at_once()
+
+
+def test_the_wait_for_the_receipt_is_part_of_the_timeout(
+    shell: Any, bus_folder: Path, last_json: Any
+) -> None:
+    arguments = ["send", "--to", "revewer", "x", "--wait", "--timeout", "1.5", "--json"]
+    with shell.running(*arguments, folder=bus_folder) as send:
+        handoff = send.hear("handoff ").split()[1]
+        assert ", so it waits; " in send.hear("nobody listens as revewer now")
+        assert send.wait() == 1
+    told = last_json("\n".join(send.out))
+    assert (told["handoff_id"], told["state"]) == (handoff, "sent")
+    assert send.err[-1].startswith("no receipt within 1.5 s; the work goes on: `batonbus show ")
 
 
 def test_a_contract_document_is_sent_as_it_is(

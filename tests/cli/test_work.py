@@ -157,6 +157,28 @@ def test_what_cannot_be_a_work_is_said_and_nothing_is_written(
     assert not (repository / "works").exists()
 
 
+def test_a_bug_in_what_is_called_keeps_its_traceback(
+    call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("batonbus.cli.work.survey", broken)
+    answer = call("status")
+    assert isinstance(answer.exception, ValueError)
+    assert "a bug" not in answer.stderr
+
+
+def test_a_list_of_works_that_cannot_be_read_is_told_in_a_line(
+    shell: Any, repository: Path
+) -> None:
+    (repository / "works").mkdir()
+    (repository / "works" / "WORK-LIST.md").write_bytes(b"\xff\xfe")
+    answer = shell.call("work", "request", "Anything.", folder=repository)
+    assert answer.returncode == 1
+    assert answer.stderr.strip() == "error: WORK-LIST.md:1: is not UTF-8 at byte 0"
+
+
 def test_outside_of_a_repository_nothing_can_be_made(
     call: Callable[..., Result], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -177,8 +199,12 @@ def test_status_works_on_files_alone_from_any_folder(
     rows = {line.split()[0]: line.split() for line in answer.stdout.splitlines() if line}
     assert rows["TASK-01"][1:] == ["STARTED", "English"]
     assert rows["TASK-02"][1:] == ["PENDING", "German"]
+    assert "No bus was asked" in answer.stdout
+    assert "`batonbus up`" in answer.stdout
     answer = call("status", "WORK-01", "--json")
-    (work,) = json.loads(answer.stdout.splitlines()[-1])["works"]
+    told = json.loads(answer.stdout.splitlines()[-1])
+    assert told["ledger_read"] is False
+    (work,) = told["works"]
     assert work["work"] == "WORK-01"
     assert [it["status"] for it in work["tasks"]] == ["STARTED", "PENDING"]
 

@@ -59,6 +59,7 @@ def test_the_fleet_is_the_default_unless_named(monkeypatch: pytest.MonkeyPatch) 
     [
         ("nats://sender:secret@nats:4222", "sender"),
         ("nats://nats:4222", None),
+        ("nats://token@nats:4222", None),
         ("nats:4222", None),
         ("nats://a.b:secret@nats:4222", None),
         ("", None),

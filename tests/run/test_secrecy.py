@@ -177,6 +177,7 @@ def test_a_logged_traceback_is_masked(
         log.exception("it.failed", error=repr(error), nested={"list": [CANARIES[11]]})
     said = capsys.readouterr().err
     assert "[masked: named secret]" in said
+    assert "\033" not in said  # colours are for terminals
     assert "caNary" not in said
     assert "canary2" not in said
 

@@ -96,6 +96,6 @@ async def test_a_question_that_the_server_does_not_pass_on_fails_at_once(address
         with anyio.fail_after(2):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(allowed)
-                with pytest.raises(DeniedError, match=r"to \$JS\.API\.STREAM\.CREATE\.x: see"):
+                with pytest.raises(DeniedError, match=r"to \$JS\.API\.STREAM\.CREATE\.x: log in"):
                     await connection.request("$JS.API.STREAM.CREATE.x", timeout=30)
         await connection.api("INFO")

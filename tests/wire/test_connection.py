@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from subprocess import DEVNULL
 from typing import Any
 
 import anyio
@@ -18,9 +17,8 @@ from nats.aio.msg import Msg
 
 from batonbus.rules.errors import BusUnavailableError, NoAnswerError
 from batonbus.wire import connection as connection_module
-from batonbus.wire.connection import ApiError, connect, without_credentials
-from batonbus.wire.processes import start_child, stop_child
-from batonbus.wire.server import EmbeddedServer, find_server, free_port
+from batonbus.wire.connection import ApiError, DeniedError, connect, without_credentials
+from batonbus.wire.server import EmbeddedServer, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -72,17 +70,37 @@ async def test_an_address_is_shown_without_credentials(url: str, shown: str) -> 
     assert without_credentials(url) == shown
 
 
-async def test_a_wrong_password_is_told_as_such_and_not_shown() -> None:
-    port = free_port()
-    command = [find_server(), "-a", "127.0.0.1", "-p", str(port), "--user", "a", "--pass", "right"]
-    process = await start_child(command, stderr=DEVNULL)
-    try:
-        # The server may not listen yet: then it is tried again until it does.
-        problem = await refuse(f"nats://a:wrong@127.0.0.1:{port}", within=1)
-    finally:
-        await stop_child(process, grace=5)
-    assert "authorization violation" in problem.lower()
-    assert "wrong" not in problem
+@pytest.mark.parametrize(
+    ("login", "told"),
+    [
+        ("a:guessed@", "does not let 'a' in (wrong user or password): correct them in --url"),
+        ("guessed@", "does not take this token: correct it in --url"),
+        ("", "its address names no user: write nats://USER:PASSWORD@HOST:PORT"),
+    ],
+)
+async def test_whom_the_server_does_not_know_is_told_so_without_the_secret(
+    server_with: Any, login: str, told: str
+) -> None:
+    with server_with("authorization { user: a, password: right }") as address:
+        problem = await refuse(f"nats://{login}{address}")
+    assert problem.startswith(f"the server at nats://{address} ")
+    assert told in problem
+    assert "guessed" not in problem
+    assert "start a server" not in problem
+
+
+async def test_who_may_not_ask_is_told_as_whom_it_is_logged_in(server_with: Any) -> None:
+    mute = "{ user: mute, password: x, permissions: { publish: { deny: '>' } } }"
+    with server_with(f"authorization {{ users: [ {mute} ] }}") as address:
+        async with connect(f"nats://mute:x@{address}", "operator") as connection:
+            with pytest.raises(DeniedError) as caught:
+                await connection.request("a.b")
+        async with connect(f"nats://mute:x@{address}", "mute") as connection:
+            with pytest.raises(DeniedError, match=r"let mute publish to a\.b: see its user's"):
+                await connection.request("a.b")
+    assert "let the user 'mute', who asks as operator, publish to a.b: log in as one" in str(
+        caught.value
+    )
 
 
 async def test_of_several_addresses_one_that_answers_is_enough(server: EmbeddedServer) -> None:

@@ -77,12 +77,25 @@ async def test_a_creds_file_opens_a_server_that_wants_a_jwt(
     server_with: Any, creds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with server_with(CONFIGURATION) as address:
-        with pytest.raises(BusUnavailableError, match=r"(?i)authorization violation"):
+        with pytest.raises(BusUnavailableError, match="its address names no user"):
             async with connect(f"nats://{address}", "asker", connect_timeout=0.3):
                 pass
         monkeypatch.setenv(CREDENTIALS_VARIABLE, str(creds))
         async with connect(f"nats://{address}", "asker") as connection:
             await ensure_topology(connection, "default")
+
+
+async def test_a_creds_file_that_the_server_does_not_take_is_named(
+    server_with: Any, creds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CREDENTIALS_VARIABLE, str(creds))
+    with (
+        server_with("authorization { user: boss, password: s3cret }") as address,
+        pytest.raises(BusUnavailableError) as caught,
+    ):
+        async with connect(f"nats://{address}", "asker", connect_timeout=0.3):
+            pass
+    assert f"does not let the user of {creds} in" in str(caught.value)
 
 
 async def test_a_creds_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +128,6 @@ async def test_a_token_or_a_password_stands_in_the_address(
         async with connect(f"nats://{login}{address}", "asker") as connection:
             assert connection.client.is_connected
             assert "s3cret" not in connection.address
-        with pytest.raises(BusUnavailableError, match=r"(?i)authorization violation"):
+        with pytest.raises(BusUnavailableError, match="its address names no user"):
             async with connect(f"nats://{address}", "asker", connect_timeout=0.3):
                 pass

@@ -5,6 +5,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from batonbus import BatonbusError
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ class Problem(Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}: {'warning: ' if self.warning else ''}{self.reason}"
 
 
-class WorksFileError(Exception):
+class WorksFileError(BatonbusError):
     """A works file that cannot be taken as it stands; `problems` holds everything at once."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:

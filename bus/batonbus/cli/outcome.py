@@ -13,6 +13,7 @@ from batonbus.secrecy import hide_in
 from batonbus_schemas import Envelope, Receipt, TaskResult, Violation
 
 EXIT_CODES = {
+    "sent": 1,
     "accepted": 0,
     "settled": 0,
     "held": 3,
@@ -25,7 +26,8 @@ EXIT_CODES = {
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of a handoff: its newest receipt, and its result if somebody waited for it.
+    """What became of a handoff: its newest receipt, and its result if somebody waited for it. Its
+    state is `sent` where no receipt came in the time that somebody had.
 
     `handoff_id` is text, for a refused document's id need not be a UUID.
     """
@@ -71,13 +73,13 @@ def refused(data: bytes, actor: str, violations: tuple[Violation, ...]) -> Outco
     )
 
 
-def describe(outcome: Outcome) -> list[str]:
-    """An outcome in lines for people."""
+def describe(outcome: Outcome, *, known: str = "") -> list[str]:
+    """An outcome in lines for people, who have been told of the handoff `known`."""
     if outcome.result is not None:
         return [outcome.result.status, *clean(outcome.result.text).splitlines()]
     after = f" after {outcome.waited_s:g} s" if outcome.waited_s is not None else ""
     lines = [f"{outcome.state} by {outcome.by}{after}"]
-    if outcome.handoff_id:
+    if outcome.handoff_id not in {"", known}:
         lines.append(f"  handoff {clean(outcome.handoff_id)}")
     if outcome.reason:
         lines.append(f"  {clean(outcome.reason)}")

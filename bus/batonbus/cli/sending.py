@@ -1,8 +1,10 @@
 """`batonbus send`: hand work over, and say what became of it."""
 
+import math
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.outcome import Outcome, advise, describe, outcome_of, refused
-from batonbus.cli.output import Output, clean
+from batonbus.cli.output import Output, clean, short
 from batonbus.cli.running import run, start_logs
 from batonbus.cli.tracing import configure_tracing
 from batonbus.rules.errors import Bounced, BusUnavailableError, NoAnswerError
@@ -26,7 +28,15 @@ from batonbus.run.core import beside
 from batonbus.run.discovery import find_fleet, find_url, url_user
 from batonbus.run.sent import Sent
 from batonbus.wire.connection import CREDENTIALS_VARIABLE
-from batonbus_schemas import Dispatch, Envelope, InvalidMessageError, encode, read_handoff
+from batonbus_schemas import (
+    Dispatch,
+    Envelope,
+    InvalidMessageError,
+    Presence,
+    encode,
+    read_handoff,
+)
+from batonbus_schemas.counts import counted
 from batonbus_schemas.envelope import ADHOC
 
 What = Annotated[
@@ -51,7 +61,7 @@ Timeout = Annotated[
         "--timeout",
         min=0.1,
         metavar="SECONDS",
-        help="How long --wait waits.",
+        help="How long --wait waits, from sending on: for the receipt and the result.",
         show_default=False,
     ),
 ]
@@ -70,6 +80,9 @@ Task = Annotated[
         show_default=False,
     ),
 ]
+
+FEW = 3
+"""Agents of a role that are named; more are counted."""
 
 MOMENT = 1.0
 """Seconds for which nobody asks what is happening."""
@@ -165,24 +178,35 @@ async def hand_over(
     address = url or find_url()
     async with Bus(address, actor=envelope.sender, fleet=fleet) as bus:
         started = time.monotonic()
+        patience = math.inf if timeout is None else timeout
         try:
-            sent = await _store(bus, envelope)
+            sent = await _store(bus, envelope, patience)
         except InvalidMessageError as error:
             return report(output, refused(encode(envelope), envelope.sender, error.violations))
-        async with beside(partial(_explain_wait, output, bus, sent, envelope.to, address)):
-            receipt = await sent.receipt()
-        outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
-        advice = advise(outcome, envelope, bus.client.settings.give_up_after)
-        if not wait or outcome.state in {"refused", "dead", "cancelled"}:
-            return report(output, outcome, advice)
-        _show(output, outcome, advice)
-        return await _await_result(output, sent, outcome, timeout)
+        known = str(sent.handoff_id)
+        output.show(f"handoff {known}")
+        outcome = Outcome(handoff_id=known, state="sent", by=envelope.sender)
+        with anyio.move_on_after(patience - (time.monotonic() - started)):
+            async with beside(partial(_explain_wait, output, bus, envelope.to, address)):
+                receipt = await sent.receipt()
+            outcome = outcome_of(receipt, waited_s=round(time.monotonic() - started, 3))
+            advice = advise(outcome, envelope, bus.client.settings.give_up_after)
+            if not wait or outcome.state in {"refused", "dead", "cancelled"}:
+                return report(output, outcome, advice, known=known)
+            _show(output, outcome, advice, known=known)
+            return await _await_result(output, sent, outcome)
+        output.note(
+            f"no {'receipt' if outcome.state == 'sent' else 'result'} within {timeout:g} s; the "
+            f"work goes on: `batonbus show {short(sent.handoff_id)}` tells how it stands"
+        )
+        output.emit(outcome)
+        return outcome.exit_code or 1
 
 
-async def _store(bus: Bus, envelope: Envelope) -> Sent:
-    """Raises NoAnswerError where the ledger does not store it in the time for a receipt: a program
-    may wait for a server to come back, a person is told."""
-    patience = bus.client.settings.receipt_timeout
+async def _store(bus: Bus, envelope: Envelope, patience: float) -> Sent:
+    """Raises NoAnswerError where the ledger does not store it within `patience` seconds, or in the
+    time for a receipt: a program may wait for a server to come back, a person is told."""
+    patience = min(patience, bus.client.settings.receipt_timeout)
     with anyio.move_on_after(patience):
         return await bus.send_envelope(envelope)
     raise NoAnswerError(
@@ -191,44 +215,49 @@ async def _store(bus: Bus, envelope: Envelope) -> Sent:
     )
 
 
-async def _explain_wait(output: Output, bus: Bus, sent: Sent, to: str, address: str) -> None:
-    """Who waits for longer than a moment is told for what: the id, and that nobody listens where
-    that is so. Never returns."""
+async def _explain_wait(output: Output, bus: Bus, to: str, address: str) -> None:
+    """Who waits for longer than a moment is told for what, and that nobody listens where that is
+    so. Never returns."""
     await anyio.sleep(MOMENT)
     patience = bus.client.settings.receipt_timeout
-    output.note(f"handoff {sent.handoff_id} is stored; its receipt comes within {patience:g} s")
+    output.note(f"it is stored; its receipt comes within {patience:g} s")
     # A server that knows its users lets no sender look at the registry.
     if url_user(address) is None and CREDENTIALS_VARIABLE not in os.environ:
         with suppress(BusUnavailableError, NoAnswerError):
             agents = await bus.client.registry.list()
             if to not in by_name(agents):
-                roles = ", ".join(sorted({it.card.role for it in agents})) or "none"
-                output.note(f"nobody listens as {clean(to)} now; live roles: {clean(roles)}")
+                output.note(f"nobody listens as {clean(to)} now, so it waits; {_tell_live(agents)}")
     await anyio.sleep_forever()
 
 
-async def _await_result(output: Output, sent: Sent, outcome: Outcome, timeout: float | None) -> int:
+def _tell_live(agents: Sequence[Presence]) -> str:
+    """Whom a handoff could be for: the roles, each with its agents' ids, which are names, too."""
+    if not agents:
+        return "no agent is live"
+    ids: dict[str, list[str]] = {}
+    for agent in agents:
+        ids.setdefault(agent.card.role, []).append(agent.card.id)
+    told = (
+        f"{role} ({', '.join(its) if len(its) <= FEW else counted(len(its), 'agent')})"
+        for role, its in sorted(ids.items())
+    )
+    return clean(f"live roles: {', '.join(told)}")
+
+
+async def _await_result(output: Output, sent: Sent, outcome: Outcome) -> int:
     try:
-        with anyio.fail_after(timeout):
-            result = await sent.result()
+        result = await sent.result()
     except Bounced as error:
-        return report(output, outcome_of(error.receipt))
-    except TimeoutError:
-        output.note(
-            f"no result within {timeout:g} s; the work goes on: "
-            f"`batonbus show {outcome.handoff_id}` tells how it stands"
-        )
-        output.emit(outcome)
-        return outcome.exit_code or 1
+        return report(output, outcome_of(error.receipt), known=outcome.handoff_id)
     return report(output, replace(outcome, state="settled", result=result))
 
 
-def report(output: Output, outcome: Outcome, advice: str = "") -> int:
-    """Print the outcome for people or programs, and give its exit code."""
-    _show(output, outcome, advice)
+def report(output: Output, outcome: Outcome, advice: str = "", *, known: str = "") -> int:
+    """Print the outcome for people or programs, and give its exit code. `known`: see `describe`."""
+    _show(output, outcome, advice, known=known)
     output.emit(outcome)
     return outcome.exit_code
 
 
-def _show(output: Output, outcome: Outcome, advice: str = "") -> None:
-    output.show(*describe(outcome), *([advice] if advice else []))
+def _show(output: Output, outcome: Outcome, advice: str = "", *, known: str) -> None:
+    output.show(*describe(outcome, known=known), *([advice] if advice else []))

@@ -30,7 +30,6 @@ from batonbus_agents.repository import Repository
 from batonbus_agents.routes import Role
 from batonbus_agents.runtimes import Runtime, parse_runtime
 from batonbus_agents.templates import new_work
-from batonbus_agents.works.problems import WorksFileError
 from batonbus_agents.workshop import Workshop
 from batonbus_schemas import TaskResult
 from batonbus_schemas.counts import counted
@@ -42,6 +41,12 @@ HALTED = 7
 
 LAST_WORDS = 1.0
 """Seconds that an agent which is stopped has to end what it works on."""
+
+NOT_ASKED = (
+    "No bus was asked, for none is up in the repository: what is not DONE is told as\n"
+    "the task's file has it, and its run may have ended. Start the bus there with\n"
+    "`batonbus up`, and ask again."
+)
 
 app = new_app(no_args_is_help=True)
 
@@ -89,14 +94,17 @@ def new(
 
     async def go() -> int:
         workshop = Workshop(repository=await Repository.open(repo))
-        folder = new_work(
-            workshop.works,
-            title,
-            files=tuple(file or ()),
-            verify=tuple(verify or ()),
-            language=language,
-            day=datetime.now(UTC).date(),
-        )
+        try:
+            folder = new_work(
+                workshop.works,
+                title,
+                files=tuple(file or ()),
+                verify=tuple(verify or ()),
+                language=language,
+                day=datetime.now(UTC).date(),
+            )
+        except ValueError as error:
+            raise WorkError(str(error)) from error
         path = folder.path.relative_to(workshop.repository.path)
         output.show(f"{path}: Requirement.md, PLAN.md and TASK-01.md are written; edit them.")
         if not file:
@@ -193,7 +201,8 @@ def status(
 ) -> None:
     """Say how each task is: by its commit, by the ledger, by its files; and what cannot be read.
 
-    Where a bus is up, status files that somebody deleted are written again.
+    Where a bus is up, status files that somebody deleted are written again. Where none is, a task
+    without a commit is only told as its file has it: how its run ended stands in the ledger.
 
     \b
     Examples:
@@ -218,7 +227,9 @@ def status(
                 reports = await survey(target, workshop, core)
         for report in reports:
             _show_report(output, report)
-        output.emit({"works": reports})
+        if address is None and any(it.is_open for it in reports):
+            output.show(NOT_ASKED)
+        output.emit({"works": reports, "ledger_read": address is not None})
         return 1 if any(report.refused for report in reports) else 0
 
     raise typer.Exit(_run(output, go))
@@ -303,10 +314,10 @@ def _run(output: Output, go: Callable[[], Awaitable[int]]) -> int:
 
 
 async def _told(go: Callable[[], Awaitable[T]]) -> T:
-    """What a work's files say, or the system of its folder, is no bug either."""
+    """What the system says of a work's folder is no bug either."""
     try:
         return await go()
-    except (WorksFileError, FileNotFoundError, NotADirectoryError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise WorkError(str(error)) from error
 
 

@@ -45,8 +45,10 @@ def local_url(folder: Path) -> str | None:
 
 
 def url_user(url: str) -> str | None:
-    """The user that an address logs in as, where that is a name an actor can have."""
-    user = urlsplit(url).username if "://" in url else None
+    """The user that an address logs in as, where that is a name an actor can have. What stands
+    there without a password is a token: a secret, and no name."""
+    parts = urlsplit(url) if "://" in url else None
+    user = parts.username if parts and parts.password is not None else None
     return user if user and is_token(user) else None
 
 

@@ -77,14 +77,17 @@ class ApiError(BusUnavailableError):
 
 
 class DeniedError(BusUnavailableError):
-    """The server does not let this actor publish to a subject, or ask there."""
+    """The server does not let this actor publish to a subject, or ask there. `user`: as whom it is
+    logged in, where that is another name."""
 
-    def __init__(self, actor: str, subject: str) -> None:
+    def __init__(self, actor: str, subject: str, user: str | None = None) -> None:
         self.subject = subject
-        super().__init__(
-            f"the server does not let {actor} publish to {subject}: see its user's permissions, "
-            f"or start as the id that they are for"
-        )
+        if user is None or user == actor:
+            who, advice = actor, "see its user's permissions, or start as the id that they are for"
+        else:
+            who = f"the user {user!r}, who asks as {actor},"
+            advice = "log in as one who may, by --url or BATONBUS_URL, or let an operator permit it"
+        super().__init__(f"the server does not let {who} publish to {subject}: {advice}")
 
 
 class ServiceError(BusUnavailableError):
@@ -108,9 +111,10 @@ class _Answer(msgspec.Struct):
 class Connection:
     """A connected NATS client with the few verbs that the bus needs."""
 
-    def __init__(self, client: NatsClient, actor: str) -> None:
+    def __init__(self, client: NatsClient, actor: str, user: str | None = None) -> None:
         self.client = client
         self.actor = actor
+        self.user = user
         self.closed = anyio.Event()
         self.leaving = False
         self._connected_since: float | None = None
@@ -184,14 +188,16 @@ class Connection:
     def failed(self, error: Exception) -> None:
         """An error that belongs to no call: the server's answer to a publish, or a try to connect
         again. While it is away each try fails alike, and that it is lost has been said."""
-        say = log.warning if self.client.is_connected else log.debug
+        denied = _DENIED.search(str(error))
+        waiting = [scope for subject, scope in self._asking if denied and subject == denied[1]]
+        # Who waits for the answer is told by an error of its own.
+        say = log.warning if self.client.is_connected and not waiting else log.debug
         say("connection.error", actor=self.actor, error=repr(error))
-        if denied := _DENIED.search(str(error)):
+        for scope in waiting:
+            scope.cancel()
+        if denied:
             for call in self._when_denied:
                 call(denied[1])
-            for subject, scope in self._asking:
-                if subject == denied[1]:
-                    scope.cancel()
 
     def disconnected(self) -> None:
         """Away, until it is connected again."""
@@ -281,7 +287,7 @@ class Connection:
         finally:
             self._asking.remove(asking)
         if scope.cancelled_caught:
-            raise DeniedError(self.actor, subject)
+            raise self.denied_error(subject)
 
     async def api(self, verb: str, body: object = None, *, timeout: float = 5.0) -> bytes:
         """A JetStream API request. Raises ApiError where it answers with one, DeniedError where we
@@ -309,6 +315,10 @@ class Connection:
         """Returns never; raises when NATS closed the connection for good."""
         await self.closed.wait()
         raise self.closed_error()
+
+    def denied_error(self, subject: str) -> DeniedError:
+        """What to say where we may not publish."""
+        return DeniedError(self.actor, subject, self.user)
 
     def closed_error(self) -> BusUnavailableError:
         """Why nothing can be asked any more."""
@@ -353,7 +363,7 @@ async def connect(
     later it reconnects for ever."""
     check_token("actor", actor)
     client = NatsClient()
-    connection = Connection(client, actor)
+    connection = Connection(client, actor, _credentials(_BETWEEN.split(url)).get("user"))
     try:
         await _reach(url, connection, connect_timeout)
         _check_version(client)
@@ -405,11 +415,34 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
         connection.connected()
     except (OSError, NatsError, TimeoutError) as error:
         why = client.last_error or error
+        if "authorization" in str(why).lower():
+            raise BusUnavailableError(_why_locked_out(url, connection.user)) from error
         kind = ServerAwayError if isinstance(why, OSError) else BusUnavailableError
         raise kind(
             f"cannot connect to NATS at {without_credentials(url)} ({why}): "
             "start a server with `batonbus up`, or set BATONBUS_URL"
         ) from error
+
+
+def _why_locked_out(url: str, user: str | None) -> str:
+    """What to say where a server runs, and does not let us in."""
+    server = f"the server at {without_credentials(url)}"
+    if path := os.environ.get(CREDENTIALS_VARIABLE):
+        return (
+            f"{server} does not let the user of {path} in: name another .creds file in "
+            f"{CREDENTIALS_VARIABLE}"
+        )
+    if user is not None:
+        return (
+            f"{server} does not let {user!r} in (wrong user or password): correct them in --url "
+            "or BATONBUS_URL"
+        )
+    if _credentials(_BETWEEN.split(url)):
+        return f"{server} does not take this token: correct it in --url or BATONBUS_URL"
+    return (
+        f"{server} lets in only whom it knows, and its address names no user: write "
+        f"nats://USER:PASSWORD@HOST:PORT in --url or BATONBUS_URL, or set {CREDENTIALS_VARIABLE}"
+    )
 
 
 def _find_credentials() -> str | None:

@@ -22,7 +22,7 @@ from batonbus.rules.errors import (
     MessageTooLargeError,
     NoAnswerError,
 )
-from batonbus.wire.connection import ApiError, Connection, DeniedError
+from batonbus.wire.connection import ApiError, Connection
 
 WRONG_TAIL, UNDECIDED = 10071, 10164
 """Error codes of a lost compare-and-set. The second one is a cluster's, without a number."""
@@ -141,7 +141,7 @@ class Publisher:
     def _deny(self, denied: str) -> None:
         for _, future, subject in self._waiting.values():
             if not future.done() and denied == subject.lower():
-                future.set_exception(DeniedError(self._connection.actor, subject))
+                future.set_exception(self._connection.denied_error(subject))
 
     def _fail_all(self, kind: type[BatonbusError], problem: str) -> None:
         """Tell all who wait."""

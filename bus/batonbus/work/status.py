@@ -172,6 +172,11 @@ class WorkReport(Struct, frozen=True, kw_only=True):
         """Whether some file cannot be read."""
         return any(not it.warning for it in self.problems)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a task began, and is not DONE."""
+        return any(it.status not in {"DONE", "PENDING"} for it in self.tasks)
+
 
 async def survey(
     path: Path, workshop: Workshop | None = None, core: Core | None = None
