@@ -120,9 +120,12 @@ class Workshop(Struct, frozen=True, kw_only=True):
 
     def forget_contexts(self, plan: Plan) -> None:
         """Remove what `note_context` kept of a work whose tasks are all committed: their result
-        files have it. Raises OSError."""
+        files have it; where one has it not yet, its committer is run again and needs it. Raises
+        OSError."""
         for task in plan.tasks:
-            self._context_file(plan.work, task.id).unlink(missing_ok=True)
+            result = self.folder(plan.work).result(task.id).value
+            if result is not None and result.contexts:
+                self._context_file(plan.work, task.id).unlink(missing_ok=True)
         home = self._context_file(plan.work, "").parent
         if home.is_dir() and not any(home.iterdir()):
             home.rmdir()

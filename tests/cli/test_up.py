@@ -68,7 +68,7 @@ def test_on_a_terminal_a_person_is_told_how_to_go_on(tmp_path: Path) -> None:
         up.kill()
         up.wait()
         os.close(ours)
-    assert "batonbus agent FILE:AGENT" in said
+    assert "batonbus agent MODULE:AGENT" in said
     assert "server.started" not in said  # what happens is for a log
     assert max(map(len, said.partition("nats://")[2].splitlines())) <= 80
 

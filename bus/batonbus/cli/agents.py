@@ -222,8 +222,12 @@ async def _work(
     agent = make()
     configure_tracing(agent.card.role)
     output.emit({"agent": agent.card})
+
+    async def working() -> None:
+        # Looked up at each try: a bus that is started again may have another address.
+        await serve(agent, url or find_url(), fleet=fleet, stop=stop)
+
     try:
-        working = partial(serve, agent, url or find_url(), fleet=fleet, stop=stop)
         await run_patiently(working, stop)
     finally:
         output.emit({"agent": agent.card, "stopped": True})

@@ -71,7 +71,7 @@ def _run(
 
     async def work(stop: anyio.Event) -> None:
         try:
-            keep = partial(_keep, part, url or find_url(), fleet or find_fleet())
+            keep = partial(_keep, part, url, fleet or find_fleet())
             await run_and_cancel(partial(run_patiently, keep, stop), stop)
         finally:
             output.emit({"part": part, "stopped": True})
@@ -79,8 +79,8 @@ def _run(
     raise typer.Exit(run(output, partial(run_until_signal, work)))
 
 
-async def _keep(part: str, url: str, fleet: str) -> None:
-    async with open_core(url, part, fleet=fleet) as core:
+async def _keep(part: str, url: str | None, fleet: str) -> None:
+    async with open_core(url or find_url(), part, fleet=fleet) as core:
         monitoring = os.environ.get(MONITORING_VARIABLE)
         await warn_at_start(core.connection, fleet, monitoring=monitoring)
         await PARTS[part](core).run()

@@ -2,6 +2,7 @@
 
 import shlex
 from functools import partial
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -10,7 +11,7 @@ import typer
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, Url, new_app
 from batonbus.cli.output import Output
 from batonbus.cli.running import run, start_logs
-from batonbus.rules.chain import OPERATOR
+from batonbus.rules.chain import BUS_ACTORS, OPERATOR
 from batonbus.rules.settings import Settings
 from batonbus.run.core import open_core
 from batonbus.run.discovery import find_fleet, find_url
@@ -68,6 +69,8 @@ def topology(
     output, name = Output(as_json), fleet or find_fleet()
     if agent is None:
         work = partial(_topology, output, name, roles or [], apply, url)
+    elif agent in BUS_ACTORS:
+        raise typer.BadParameter(f"--agent {agent}: that is an actor of the bus, and has its user")
     elif apply or len(roles or []) > 1:
         raise typer.BadParameter("an agent's user has one --role, and is no part of --apply")
     else:
@@ -128,8 +131,11 @@ def _describe(rights: Rights) -> list[str]:
 
 
 def password_variable(agent: str) -> str:
-    """The name under which the server's configuration has an agent's password."""
-    return f"NATS_{agent.upper().replace('-', '_')}_PASSWORD"
+    """The name under which the server's configuration has an agent's password; no other agent's."""
+    name = agent.upper().replace("-", "_")
+    if agent != name.lower().replace("_", "-"):
+        name += f"_{sha256(agent.encode()).hexdigest()[:6].upper()}"
+    return f"NATS_{name}_PASSWORD"
 
 
 def user_block(agent: str, rights: Rights) -> list[str]:

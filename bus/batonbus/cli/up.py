@@ -10,7 +10,7 @@ import typer
 
 from batonbus.cli.options import Fleet, Json, Level, LogLevel, new_app
 from batonbus.cli.output import Output
-from batonbus.cli.running import run, run_until_signal, start_logs
+from batonbus.cli.running import run, run_and_cancel, run_until_signal, start_logs
 from batonbus.rules.chain import OPERATOR
 from batonbus.run.discovery import STATE_FOLDER, find_fleet
 from batonbus.run.doctor import warn_at_start
@@ -52,8 +52,9 @@ def up(
     level = log_level or (Level.WARNING if is_watched else Level.INFO)
     start_logs(level, Level.INFO)
     output = Output(as_json)
+    told: dict[str, str] = {}
 
-    async def work(stop: anyio.Event) -> None:
+    async def serve() -> None:
         folder, name = Path.cwd(), fleet or find_fleet()
         async with local_bus(folder, fleet=name, port=port, log_level=level) as url:
             async with connect(url, OPERATOR) as connection:
@@ -63,8 +64,13 @@ def up(
                 typer.echo(url)
             if is_watched:
                 output.show(*_how_to_go_on(name))
-            await stop.wait()
-        output.emit({"url": url, "stopped": True})
+            told["url"] = url
+            await anyio.sleep_forever()
+
+    async def work(stop: anyio.Event) -> None:
+        # Also while the server still reads its store, however long that takes.
+        await run_and_cancel(serve, stop)
+        output.emit({**told, "stopped": True})
 
     raise typer.Exit(run(output, partial(run_until_signal, work)))
 
@@ -73,7 +79,7 @@ def _how_to_go_on(fleet: str) -> list[str]:
     return [
         f"The bus of the fleet {fleet!r} is up; its store is {STATE_FOLDER}/store.",
         "In another terminal, in this folder:",
-        "  batonbus agent FILE:AGENT        starts an agent",
+        "  batonbus agent MODULE:AGENT      starts an agent",
         "  batonbus send --to ROLE TEXT     hands work over",
         "  batonbus fleet                   shows who is there",
         "Ctrl-C ends it.",

@@ -6,6 +6,7 @@ document has its own lists in their place, the least needed first. An inline ref
 apart (section 9).
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -39,9 +40,6 @@ a reference: who wrote it is gone, so refusing would end the line (decisions/pay
 
 REFERENCES = ".batonbus/references"
 """Folder, relative to where the agent works, in which its runtime writes what was taken out."""
-
-ID_LENGTH = 13
-"""Characters of a handoff's id in the name of its folder: 48 random bits."""
 
 CONTRACT_LISTS = {
     "memory": ("Memory", "key"),
@@ -310,10 +308,15 @@ def _whole(draft: _Draft, name: str, text: str) -> str:
     return next((it.text for it in draft.references if it.path == path), text)
 
 
+def folder_of(handoff_id: UUID) -> str:
+    """The name of its folder: 48 bits of its hash, for an id may begin with its moment (UUIDv7)."""
+    return hashlib.sha256(handoff_id.bytes).hexdigest()[:12]
+
+
 def references_of(handoff_id: UUID) -> str:
     """The folder of one handoff's references, relative to where its agent works: what stands there
     is needed for as long as the handoff is open."""
-    return f"{REFERENCES}/{str(handoff_id)[:ID_LENGTH]}"
+    return f"{REFERENCES}/{folder_of(handoff_id)}"
 
 
 def _reference(draft: _Draft, name: str, text: str) -> Reference:

@@ -29,10 +29,12 @@ MASK = f"[masked: {KIND}]"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{2,63}")
 _NO_VALUE = r"\s\"',;<>(){}\[\]|$`\\"
+_SIGN = r"\\\\|\\(?![\"'nrt\\])"
 _GIVEN = (
     r"[\w-]{0,32}(?:\\{0,3}[\"'`*\])]){0,4}\s{0,16}(?:=>|:=|=|[:：＝]|\b(?:is|was)\b)\s{0,16}"
     r"(?:[*_]{1,3}\s?)?\\{0,3}[\"'`]?"
-    rf"(?=[A-Za-z.]{{0,255}}[^A-Za-z.{_NO_VALUE}])(?P<value>[^{_NO_VALUE}]{{4,256}})(?<!\.)"
+    rf"(?=[A-Za-z.]{{0,255}}(?:[^A-Za-z.{_NO_VALUE}]|{_SIGN}))"
+    rf"(?P<value>(?:[^{_NO_VALUE}]|{_SIGN}){{4,256}})(?<!\.)"
 )
 """What follows a name, where it is given a value: one of letters alone is a word."""
 

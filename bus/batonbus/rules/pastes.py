@@ -30,6 +30,9 @@ _ANSWERING = (
 _KEYS = frozenset({"agent", "model"})
 """What stands before a colon in programs and configurations, beside `user`."""
 
+_SERVICES = _KEYS | {"claude", "chatgpt", "gemini", "codex"}
+"""What does so in small letters."""
+
 _WHO = f"(?P<who>{'|'.join((*_ASKING, *_ANSWERING))})"
 _LABEL = re.compile(  # quotes, lists, markup, a time; then `Role:`
     r"[^\w\n]{0,24}(?:\d[\d:.,/tz -]{0,24}[^\w\n]{0,8})?"
@@ -149,9 +152,11 @@ def _turns(text: str) -> int:
     if any(count > 1 for count in named.values()):
         return len(labels)
     headings = [it["who"] for it in _HEADING.finditer(lower)] if "#" in lower else []
+    headings = [it for it in headings if it not in _KEYS]
     is_exported = "role" in lower or '"type"' in lower or "'type'" in lower
     exported = [it["who"] for it in _EXPORTED.finditer(lower)] if is_exported else []
-    for said in ([it for it in labels if it not in _KEYS], headings, exported):
+    exported = [it for it in exported if it != "agent"]
+    for said in ([it for it in labels if it not in _SERVICES], headings, exported):
         speakers = {it.lower() for it in said}
         if not speakers.isdisjoint(_ASKING) and not speakers.isdisjoint(_ANSWERING):
             return len(said)

@@ -185,7 +185,9 @@ class _FromJson:
             ours = _MANAGEMENT.get(key, key)
             self._put(("context_management", ours), prefix + key, value)
         if enabled is False:
-            self._tree["context_management"] = dict.fromkeys(_MANAGEMENT.values(), "off")
+            table: object = self._tree.setdefault("context_management", {})
+            if isinstance(table, dict):
+                cast("dict[str, object]", table).update(dict.fromkeys(_MANAGEMENT.values(), "off"))
 
 
 def write_policy(policy: Policy) -> str:

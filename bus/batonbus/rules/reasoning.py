@@ -22,7 +22,7 @@ _ENDED = re.compile(rf"\A.*?^[ \t]*</{_TAG}\s*>[ \t]*$", re.IGNORECASE | re.DOTA
 _PAIRS = (("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"))
 """How some models write the ends of such a block."""
 
-_CHANNEL = "<|channel|>analysis"
+_CHANNEL = re.compile(r"<\|channel\|>analysis[^<\n]{0,80}<\|message\|>")
 _CHANNEL_ENDED = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)|\Z")
 
 _TYPES = frozenset({"reasoning", "thinking", "redacted_thinking", "chain_of_thought"})
@@ -33,7 +33,7 @@ _KEYS = frozenset(
 _ITEM = re.compile(rf'\\{{0,3}}"type\\{{0,3}}"\s?:\s?\\{{0,3}}"(?:{"|".join(_TYPES)})\\{{0,3}}"')
 _MEMBER = re.compile(
     r'"(?:reasoning_content|thinking|chain_of_thought|raw_reasoning)"\s?:\s?'
-    r'"(?P<text>(?:[^"\\\s]|\\.)+\s(?:[^"\\]|\\.)*)"?'
+    r'"(?P<text>(?:(?:[^"\\\s]|\\.)+\s|[^"\\\s\x00-\x7f])(?:[^"\\]|\\.)*)"?'
 )
 """A word alone is a setting; "reasoning" is one, too, and in a text also what a judge says."""
 
@@ -41,9 +41,11 @@ _REACH = 4_000
 """Characters before its type in which an item begins."""
 
 _TRIES = 20
-_TRIES_IN_ALL = 200
-"""Braces at which one is looked for, and all of a text: a text that is cut off, and holds many of
-them, is looked through in a moment."""
+"""Braces at which one is looked for."""
+
+_READ_IN_ALL = 2_000_000
+"""Characters that are read for that in all of a text, so that one that is cut off, and holds many
+of them, is looked through in a moment."""
 
 _UNTOLD = frozenset({"type", "id", "status", "signature"})
 """Members of an item that tell nothing."""
@@ -79,8 +81,8 @@ def _blocks(text: str) -> Iterator[Span]:
     """Whole blocks; one that is cut off, where it begins a line; and one without its beginning. Any
     other tag is a word in a sentence about tags."""
     opened = list(_OPENED.finditer(text))
-    first = opened[0].start() if opened else len(text)
-    if ended := _ENDED.match(text, 0, first):
+    ended = _ENDED.match(text)
+    if ended and not any(_is_begun(it, ended) for it in opened):
         yield 0, ended.end()
     ends: dict[str, list[int]] = {}
     for it in _CLOSED.finditer(text):
@@ -99,14 +101,17 @@ def _blocks(text: str) -> Iterator[Span]:
         yield it.start(), at
 
 
+def _is_begun(opened: re.Match[str], ended: re.Match[str]) -> bool:
+    return opened[1].lower() == ended[1].lower() and opened.start() < ended.start(1)
+
+
 def _channels(text: str) -> Iterator[Span]:
     """What models of the harmony format write before they answer."""
-    at = text.find(_CHANNEL)
-    while at >= 0:
-        ended = _CHANNEL_ENDED.search(text, at + len(_CHANNEL))
+    end = 0
+    while match := _CHANNEL.search(text, end):
+        ended = _CHANNEL_ENDED.search(text, match.end())
         end = ended.end() if ended else len(text)
-        yield at, end
-        at = text.find(_CHANNEL, end)
+        yield match.start(), end
 
 
 def _pairs(text: str, opened: str, closed: str) -> Iterator[Span]:
@@ -119,13 +124,16 @@ def _pairs(text: str, opened: str, closed: str) -> Iterator[Span]:
 def _items(text: str) -> Iterator[Span]:
     """Items of reasoning that a text quotes as JSON; one that is cut off, or within a text of JSON
     itself, to the end of its line."""
-    at, tries = 0, 0
+    at, left = 0, _READ_IN_ALL
     for match in _ITEM.finditer(text):
         if match.start() < at:
             continue
-        braces = list(_braces_before(text, match.start())) if tries < _TRIES_IN_ALL else []
-        tries += len(braces)
-        whole = next(filter(None, (_item_at(text, it, match.end()) for it in braces)), None)
+        whole = None
+        for brace in _braces_before(text, match.start()):
+            if whole or left <= 0:
+                break
+            whole, read = _item_at(text, brace, match.end())
+            left -= read
         begin, end, is_told = whole or _rest_of_line(text, match)
         at = end
         if is_told:
@@ -141,21 +149,25 @@ def _braces_before(text: str, end: int) -> Iterator[int]:
         yield end
 
 
-def _item_at(text: str, brace: int, behind: int) -> tuple[int, int, bool] | None:
-    """The item that begins there and ends behind a place, and whether it tells anything."""
+def _item_at(text: str, brace: int, behind: int) -> tuple[tuple[int, int, bool] | None, int]:
+    """The item that begins there and ends behind a place, and whether it tells anything; and how
+    many characters were read."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, brace)
+    except json.JSONDecodeError as error:
+        return None, max(error.pos - brace, 1)
     except (ValueError, RecursionError):
-        return None
+        return None, _REACH
     if end < behind or not is_reasoning(value):
-        return None
+        return None, end - brace
     told = cast("Mapping[str, object]", value)
-    return brace, end, any(told[it] for it in told if it not in _UNTOLD)
+    return (brace, end, any(told[it] for it in told if it not in _UNTOLD)), end - brace
 
 
 def _rest_of_line(text: str, match: re.Match[str]) -> tuple[int, int, bool]:
     line_end = text.find("\n", match.end())
     end = line_end if line_end >= 0 else len(text)
-    brace = text.rfind("{", max(match.start() - _REACH, 0), match.start())
-    is_told = bool(text[match.end() : end].strip(' \\"}],'))
-    return (brace if brace >= 0 else match.start()), end, is_told
+    line = text.rfind("\n", 0, match.start()) + 1
+    brace = text.rfind("{", max(match.start() - _REACH, line), match.start())
+    is_told = brace >= 0 and bool(text[match.end() : end].strip(' \\"}],'))
+    return brace, end, is_told

@@ -9,12 +9,14 @@ import functools
 import importlib
 import math
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from batonbus.rules.reasoning import find_reasoning, is_reasoning, is_reasoning_key
 from batonbus_schemas import Violation
@@ -73,7 +75,7 @@ _NAMES = (
     *("passwort", "mot de passe", "contraseña", "парол", "비밀번호", "パスワード", "密码"),
 )
 _QUALIFIES_KEY = re.compile(r"(?i)(?:api|access|private|auth|secret)[_-]?$")
-_VALUE = r"(?:[^\s\"',;<>(){}\[\]|$`\\]|\\(?![\"'nrt]))"
+_VALUE = r"(?:[^\s\"',;<>(){}\[\]|$`\\]|\\\\|\\(?![\"'nrt\\]))"
 _QUOTE = r"(?:[bruf]{1,2}(?=\\{0,3}[\"']))?\\{0,3}[\"'`“]?"
 _GIVEN = re.compile(
     r"(?i)[^\W\d_]{0,32}(?:[_-][\w-]{0,64})?(?:\\{0,3}[\"'`*\])]){0,4}\s{0,64}"
@@ -84,7 +86,7 @@ _GIVEN = re.compile(
 Markdown, as the text of an element. Bounded, for a name may stand in a text thousands
 of times: without bounds 60 KB took half a minute, and the window manager looks at every message."""
 
-_VALUE_REST = re.compile(rf"{_VALUE}*(?<!\.)")
+_VALUE_REST = re.compile(rf"(?:{_VALUE}|\\(?![\"']))*(?<!\.)")
 
 _SECRET_KEY = re.compile(rf"(?i)(?:^|[_-]){_NAME}$")
 _SECRET_VARIABLE = re.compile(
@@ -102,7 +104,7 @@ _AUTH = re.compile(
 )
 """What Docker and npm keep: a name and its password in base64."""
 
-_URL = re.compile(r"://[^\s:/@\"']{0,64}:(?P<value>[^\s:/@\"'<>{}$*%]{3,128})@")
+_URL = re.compile(r"://(?P<user>[^\s:/@\"']{0,64}):(?P<value>[^\s:/@\"'<>{}$*%]{3,128})@")
 _PLACEHOLDER = re.compile(
     r"(?i)[x.]+|pass(?:wd|word|phrase)?|pw|pwd|secret|token|changeme|guest|your\S*|my\S*"
 )
@@ -172,6 +174,8 @@ def without_overlaps(found: list[Banned]) -> list[Banned]:
     for it in found:
         if not apart or it.start >= apart[-1].end:
             apart.append(it)
+        elif it.end > apart[-1].end:
+            apart[-1] = replace(apart[-1], end=it.end)
     return apart
 
 
@@ -194,9 +198,7 @@ def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
         yield from _passwords_of_urls(text)
     if "auth" in lower:
         for it in _matches("named secret", _AUTH, text):
-            if text[it.start : it.end].endswith("=") or _looks_random(
-                text[it.start : it.end], _PREFIX
-            ):
+            if _is_login(text[it.start : it.end]):
                 yield it
     # Whatever else is a secret holds a word with a digit; a text without one is most of all texts.
     words = "\n".join(it for it in text.split() if len(it) >= SHORTEST and _DIGIT.search(it))
@@ -238,11 +240,12 @@ def _named(text: str, lower: str) -> Iterator[Banned]:
         at = lower.find(name)
         while at >= 0:
             end = at + len(name)
-            if (span := _given(text, at, end)) and _looks_chosen(text[slice(*span)]):
+            is_name = name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at)
+            span = _given(text, at, end) if is_name else None
+            if span and _looks_chosen(text[slice(*span)]):
                 rest = _VALUE_REST.match(text, span[1])
-                if name != "key" or _QUALIFIES_KEY.search(text, max(at - 9, 0), at):
-                    end = rest.end() if rest else span[1]
-                    yield Banned("named secret", span[0], end)
+                end = rest.end() if rest else span[1]
+                yield Banned("named secret", span[0], end)
             at = lower.find(name, end)
 
 
@@ -261,10 +264,20 @@ def _is_chosen(text: str, it: Banned) -> bool:
     return _looks_chosen(text[it.start : it.end])
 
 
+def _is_login(value: str) -> bool:
+    """Whether it is `name:password` in base64."""
+    try:
+        name, colon, password = b64decode(value + "=" * (-len(value) % 4)).decode().partition(":")
+    except ValueError:
+        return False
+    return bool(name and colon and password) and (name + password).isprintable()
+
+
 def _passwords_of_urls(text: str) -> Iterator[Banned]:
     for match in _URL.finditer(text):
         value = match["value"]
-        if not _PLACEHOLDER.fullmatch(value) and not value.isupper():
+        is_default = value == match["user"] or value.isupper()
+        if not is_default and not _PLACEHOLDER.fullmatch(value):
             yield Banned("Basic Auth Credentials", *match.span("value"))
 
 

@@ -74,7 +74,7 @@ def read_events(text: str) -> list[Event]:
     if whole is not None:
         return whole
     # Only a line feed ends a line: JSON may hold other ends of lines as they are.
-    found = [event for line in text.split("\n") for event in _decoded(line) or ()]
+    found = [event for line in re.split(r"[\r\n]", text) for event in _decoded(line) or ()]
     return found or _decoded(text[max(text.find("\n{"), 0) :]) or []
 
 

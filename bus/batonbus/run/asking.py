@@ -172,4 +172,6 @@ async def _ask(connection: Connection, fleet: str, verb: str, question: Struct) 
     except ServiceError as error:
         if error.kind == NotPartOfItError.__name__:
             raise NotPartOfItError(str(error)) from error
+        if error.kind == NoAnswerError.__name__:
+            raise NoAnswerError(str(error)) from error
         raise

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from batonbus.rules.chain import Chain, fold
+from batonbus.rules.chain import BUS_ACTORS, Chain, fold
 from batonbus.wire.ledger import Ledger, Stored
 
 STRAYS = 1_000
@@ -39,14 +39,32 @@ class Chains:
 
     async def fold(self, stored: Stored) -> Chain:
         """The chain up to this event, which is the next one of the ledger."""
-        handoff_id = stored.subject.handoff_id
+        handoff_id, event = stored.subject.handoff_id, stored.event
         known = self._known(handoff_id)
-        if not known.tail and not self._ledger.is_first(stored):
+        if self._ledger.is_first(stored):
+            # What stood there was removed (retention), and its id is used again.
+            known = replace(known, tail=0) if handoff_id in self._open else Chain(id=handoff_id)
+        elif not known.tail:
             # Void events, or an end, that were forgotten: only the ledger knows what it follows.
-            known = await self._ledger.read_folded(known, upto=stored.event.sequence - 1)
-        chain = fold(replace(known, void=()) if known.void else known, [stored.event])
+            if handoff_id not in self._open and not await self._may_count(stored):
+                return replace(known, tail=event.sequence, void=(event.sequence,))
+            known = await self._ledger.read_folded(known, upto=event.sequence - 1)
+        chain = fold(replace(known, void=()) if known.void else known, [event])
         self._note(chain)
         return chain
+
+    async def _may_count(self, stored: Stored) -> bool:
+        """Behind void events or an end counts only what begins a handoff, and right behind the tail
+        that it names. Asked before the chain is read, which whoever writes there makes long."""
+        event, handoff_id = stored.event, stored.subject.handoff_id
+        if event.kind != "sent" and event.actor not in BUS_ACTORS:
+            return False
+        if event.tail:
+            named = await self._ledger.read(event.tail) if event.tail < event.sequence else None
+            if named is None or named.subject.handoff_id != handoff_id:
+                return False
+        following = await self._ledger.next_of_chain(handoff_id, after=event.tail)
+        return following is not None and following.event.sequence == event.sequence
 
     def expect(self, parent: Chain, to: str | None, at: float) -> Chain | None:
         """A settled handoff's next one is open from that very event on, at the server's moment

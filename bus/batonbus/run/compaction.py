@@ -363,8 +363,9 @@ class Compactor:
             checkpoint=journal.checkpoint if step == "reset" else _before(journal),
         )
         assert self._agent.reset is not None
+        is_draft = _is_incomplete if step == "handoff" else None
         return await ask_hook(
-            self._agent.reset, request, ResetDone, f"the {step}", is_draft=_is_incomplete
+            self._agent.reset, request, ResetDone, f"the {step}", is_draft=is_draft
         )
 
     async def _store(self, journal: ResetJournal) -> ResetJournal:

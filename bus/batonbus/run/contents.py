@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from batonbus.logs import log
-from batonbus.rules.budget import ID_LENGTH, REFERENCES, references_of
+from batonbus.rules.budget import REFERENCES, folder_of, references_of
 from batonbus.run.files import write_whole
 
 DRAFTS = Path(REFERENCES).with_name("drafts")
@@ -47,7 +47,10 @@ def hide_from_git(folder: Path) -> None:
 
 def has_contents(top: Path, handoff_id: UUID) -> bool:
     """Whether something was laid out below `top` for this handoff."""
-    return (top / references_of(handoff_id)).exists()
+    try:
+        return (top / references_of(handoff_id)).exists()
+    except OSError:  # of somebody else, then
+        return False
 
 
 def remove_contents(top: Path, handoff_id: UUID) -> None:
@@ -59,16 +62,20 @@ def remove_contents(top: Path, handoff_id: UUID) -> None:
 def remove_leftovers(top: Path, ended: Iterable[UUID]) -> int:
     """Remove what handoffs that ended long ago have left below `top`: where their agents died, and
     the drafts. Returns how many folders there were."""
-    names = {str(it) for it in ended}
-    prefixes = {it[:ID_LENGTH] for it in names}
-    found = [it for it in _folders(top / REFERENCES) if it.name in prefixes]
+    ids = set(ended)
+    hashes, names = set(map(folder_of, ids)), set(map(str, ids))
+    found = [it for it in _folders(top / REFERENCES) if it.name in hashes]
     found += [it for it in _folders(top / DRAFTS) if it.name in names]
     _remove(found)
     return len(found)
 
 
 def _folders(home: Path) -> list[Path]:
-    return list(home.iterdir()) if home.is_dir() else []
+    try:
+        return list(home.iterdir()) if home.is_dir() else []
+    except OSError as error:
+        log.warning("references.not_removed", folder=str(home), error=str(error))
+        return []
 
 
 def _remove(folders: list[Path]) -> None:

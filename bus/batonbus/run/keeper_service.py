@@ -10,7 +10,7 @@ import msgspec
 
 from batonbus.logs import log
 from batonbus.rules.chain import Chain, fold, is_in_line
-from batonbus.rules.errors import InvalidTokenError
+from batonbus.rules.errors import InvalidTokenError, NoAnswerError
 from batonbus.rules.references import content_hash
 from batonbus.run.asking import (
     CHAIN,
@@ -49,7 +49,7 @@ RECEIPTS = frozenset({"held", "overdue", "accepted", "refused", "failed", "dead"
 """Events whose payload is a Receipt."""
 
 
-LOOK_TIMEOUT = 1.0
+LOOK_TIMEOUT = 0.8
 """Seconds after which a question is answered without the registry: whoever asks waits for 2."""
 
 
@@ -116,9 +116,12 @@ class KeeperService:
         chain = fold(Chain(id=question.handoff_id), [it.event for it in events])
         # What a stranger wrote there makes nobody a part of it, and says nothing of it.
         events = [it for it in events if it.event.sequence not in chain.void]
-        if events and not await self._is_part(actor, events):
+        is_part = not events or await self._is_part(actor, events)
+        if not is_part:
             root = question.root or chain.id
             if not (is_in_line(root, chain.id) and await self._took_over(actor, root)):
+                if is_part is None:
+                    raise NoAnswerError("the registry does not answer: ask again")
                 raise NotPartOfItError(f"{actor} is not part of handoff {chain.id}")
         settlement = _settlement(chain, events)
         answer = ChainAnswer(
@@ -136,12 +139,14 @@ class KeeperService:
             return (await self._listings.fresh()).listening(name)
         return None
 
-    async def _is_part(self, actor: str, events: list[Stored]) -> bool:
-        """Whether a handoff is one of this actor's, or of its role's."""
+    async def _is_part(self, actor: str, events: list[Stored]) -> bool | None:
+        """Whether a handoff is one of this actor's, or of its role's; None where nobody knows."""
         names = {name for it in events for name in (it.event.actor, it.event.to, it.event.waiter)}
         if actor in names:
             return True
-        agents = await self._listening(actor) or []
+        agents = await self._listening(actor)
+        if agents is None:
+            return None
         return any(it.card.id == actor and it.card.role in names for it in agents)
 
     async def _took_over(self, actor: str, root: UUID) -> bool:

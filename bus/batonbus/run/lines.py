@@ -13,6 +13,10 @@ from batonbus_schemas import Receipt, Settlement, TaskResult, decode
 ENDS_WITHOUT_RESULT = frozenset({"refused", "dead", "cancelled"})
 
 
+_awaited: set["Line"] = set()
+"""Held for as long as somebody waits for them: nobody else may hold the task that does."""
+
+
 class Line:
     """One handoff that was sent, and where it has come to: `current` moves on with `then`. Once it
     has ended, an older answer that comes late changes nothing."""
@@ -44,10 +48,13 @@ class Line:
     async def wait_change(self) -> None:
         """Until something new is known."""
         self.waiters += 1
+        _awaited.add(self)
         try:
             await self._changed.wait()
         finally:
             self.waiters -= 1
+            if not self.waiters:
+                _awaited.discard(self)
 
     def note_receipt(self, receipt: Receipt) -> None:
         """An answer to the current handoff; the root's first one is what its sender waits for."""

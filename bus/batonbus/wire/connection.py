@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import re
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,6 +27,7 @@ from batonbus.rules.errors import (
     NoAnswerError,
     NobodyAnswersError,
     ServerAwayError,
+    describe,
 )
 from batonbus.wire.nats_client import NatsClient
 from batonbus.wire.subjects import check_token
@@ -417,9 +419,11 @@ async def _reach(url: str, connection: Connection, connect_timeout: float) -> No
         why = client.last_error or error
         if "authorization" in str(why).lower():
             raise BusUnavailableError(_why_locked_out(url, connection.user)) from error
-        kind = ServerAwayError if isinstance(why, OSError) else BusUnavailableError
+        # A wrong certificate does not mend itself.
+        is_away = isinstance(why, OSError) and not isinstance(why, ssl.SSLError)
+        kind = ServerAwayError if is_away else BusUnavailableError
         raise kind(
-            f"cannot connect to NATS at {without_credentials(url)} ({why}): "
+            f"cannot connect to NATS at {without_credentials(url)} ({describe(why)}): "
             "start a server with `batonbus up`, or set BATONBUS_URL"
         ) from error
 
