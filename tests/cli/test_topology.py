@@ -1,6 +1,7 @@
 """`batonbus topology`: an operator makes what the bus may not, from what is printed."""
 
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -141,3 +142,16 @@ def test_an_agent_without_a_role_has_its_id_for_one() -> None:
 @pytest.mark.parametrize("arguments", [["--apply"], ["--role", "reviewer", "--role", "tester"]])
 def test_the_user_of_an_agent_is_printed_for_one_role_and_not_made(arguments: list[str]) -> None:
     assert call("--agent", "reviewer-1", *arguments).exit_code == 2
+
+
+def test_no_two_agents_have_one_variable_for_their_passwords() -> None:
+    ids = ["worker-code", "worker_code", "Worker-Code", "worker-Code"]
+    variables = {re.findall(r"password: \$(\w+)", call("--agent", it).stdout)[0] for it in ids}
+    assert len(variables) == len(ids)
+    assert "NATS_WORKER_CODE_PASSWORD" in variables
+
+
+def test_an_actor_of_the_bus_is_no_agent() -> None:
+    answer = call("--agent", "operator")
+    assert answer.exit_code == 2
+    assert "an actor of the bus" in answer.output

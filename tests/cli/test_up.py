@@ -93,10 +93,19 @@ def test_a_bus_comes_back_on_its_port(shell: Any, tmp_path: Path) -> None:
     addresses: list[str] = []
     for _ in range(2):
         with shell.running("up", "--json", folder=tmp_path) as up:
-            addresses.append(json.loads(up.hear('{"url"'))["url"])
+            addresses.append(json.loads(up.hear('"state"'))["url"])
             assert up.end(signal.SIGINT) == 0
         assert json.loads(up.out[-1]) == {"url": addresses[-1], "stopped": True}
     assert addresses[0] == addresses[1]
+
+
+def test_a_bus_that_is_stopped_while_it_starts_ends_at_once(shell: Any, tmp_path: Path) -> None:
+    """Its server may read a large store for minutes."""
+    with shell.running("up", "--json", folder=tmp_path) as up:
+        up.hear("server.started")
+        assert up.end(signal.SIGTERM) == 0
+    assert json.loads(up.out[-1])["stopped"]
+    assert not (tmp_path / ".batonbus" / "address").exists()
 
 
 def test_a_second_bus_in_the_same_folder_names_the_first(

@@ -112,7 +112,7 @@ def test_a_process_may_write_below_its_current_folder() -> None:
     """An agent lays down there what its text leaves out, though the image is read-only."""
     dockerfile = (ROOT / "deploy/Dockerfile").read_text()
     (folder,) = re.findall(r"^WORKDIR (/home\S+)$", dockerfile, re.M)
-    (user,) = re.findall(r"^USER (\d+)", dockerfile, re.M)
+    (user,) = re.findall(r"--uid (\d+)", dockerfile)
     for name in sorted(AGENTS | BUS):
         # Without its owner it would be root's, with the mode of the image's folder.
         assert f"{folder}:uid={user},mode=0700" in SERVICES[name]["tmpfs"]

@@ -84,6 +84,19 @@ def test_a_text_that_only_names_a_role_is_no_conversation(text: str) -> None:
     assert find_pastes(dispatch(text)) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services:\n  claude:\n    user: 1000\n  codex:\n    user: 1000\n",
+        "## User\n\nHas a name.\n\n## Model\n\nHas a user.\n",
+        "role=user may read, role=agent may write",
+        '[{"type": "user"}, {"type": "agent"}]',
+    ],
+)
+def test_what_is_called_as_one_who_speaks_is_no_conversation(text: str) -> None:
+    assert find_pastes(dispatch(text)) == []
+
+
 def test_what_also_stands_in_a_referenced_file_is_found() -> None:
     history = "".join(f"{number}: what happened then.\n" for number in range(60))
     pasted = Dispatch(brief="See:\n" + history[35 : 35 + SHARED_LIMIT])

@@ -29,6 +29,7 @@ HIDDEN = "first I weigh both"
         json.dumps({"type": "thinking", "thinking": HIDDEN})[:-6],
         json.dumps({"reasoning_content": HIDDEN, "content": "kept"}),
         json.dumps({"thinking": f'{HIDDEN} "so"'})[:-3],
+        json.dumps({"reasoning_content": f"用户想要修复登录{HIDDEN}"}, ensure_ascii=False),
     ],
 )
 def test_it_is_taken_out_of_whatever_a_program_prints(text: str) -> None:
@@ -54,6 +55,9 @@ def test_what_stands_beside_an_item_stays() -> None:
         "[THINK] is how it begins; <|channel|>final<|message|>Done.",
         "A `[THINK]` without its end, and ◁think▷ alone.",
         'the "type" of reasoning is "thinking"',
+        'Items with "type": "thinking" are dropped.',
+        'The config is {"a": 1}.\nThe filter skips items of "type": "reasoning" before it counts.',
+        "The parser must know `<|channel|>analysis` markers.\nAll tests pass.",
     ],
 )
 def test_what_only_names_it_stays_as_it_is(text: str) -> None:
@@ -69,6 +73,7 @@ def test_what_only_names_it_stays_as_it_is(text: str) -> None:
         '{"thinking":"a b',
         "[THINK]",
         "<|channel|>analysis",
+        '{"type":"thinking","x":[1,\n' * 50 + "1," * 5_000,
     ],
 )
 def test_a_text_that_is_cut_off_again_and_again_is_looked_through_quickly(piece: str) -> None:
@@ -76,3 +81,13 @@ def test_a_text_that_is_cut_off_again_and_again_is_looked_through_quickly(piece:
     began = time.perf_counter()
     mask(text)
     assert time.perf_counter() - began < 2
+
+
+def test_every_item_of_indented_json_is_taken_out() -> None:
+    items = [{"type": "reasoning", "summary": f"{HIDDEN} {number}"} for number in range(60)]
+    assert HIDDEN not in mask(json.dumps({"output": items}, indent=2))
+
+
+def test_an_end_without_its_beginning_is_found_behind_a_text_that_names_another_tag() -> None:
+    texts = ["the `<analysis>` tag is one", f"{HIDDEN}\n</think>\nThe answer"]
+    assert [it.path for it in find_bans(texts)] == ["$[1]"]

@@ -38,6 +38,8 @@ SECRETS = {
     r'"{\"password\": \"Tr0ub4dor3\"}"': "Tr0ub4dor3",
     r"{\\\"api_key\\\": \\\"Tr0ub4dor3\\\"}": "Tr0ub4dor3",
     r'{"password": "Tr0u\\b4dor3\u00e9"}': "b4dor3",
+    r"password=Abcd1234\nXyz789tail": "Xyz789tail",
+    r'{"x": "password=Tr0ub\\nador99"}': "ador99",
     "**Password:** Tr0ub4dor3": "Tr0ub4dor3",
     "- **Password**: `Tr0ub4dor3`": "Tr0ub4dor3",
     "the token was Tr0ub4dor3": "Tr0ub4dor3",
@@ -56,6 +58,9 @@ SECRETS = {
     "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY": "UZRF5UHPMWZ6BFDT",
 }
 HARMLESS = [
+    "Work on the auth: src/modules/auth/OAuth2Provider.ts",
+    'auth: oauth2ClientCredentials, "auth": "OAuth2PasswordBearer"',
+    "postgres://postgres:postgres@db/app and nats://worker:worker@host",
     "9fceb02d0ae598e95dc970b74767f19372d61af8",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
     "6f1c3a52-9d5e-4a7b-8b3c-2f4d5e6a7b8c",
@@ -90,13 +95,19 @@ def test_a_secret_is_masked_wherever_it_stands(text: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["token-", "password", "ab-", "<think ", "api_key = ", "token=://"]
+    "text",
+    ["token-", "password", "ab-", "<think ", "api_key = ", "token=://", "key=1", "key=a1......."],
 )
 def test_a_text_that_begins_what_it_does_not_end_is_read_in_a_moment(text: str) -> None:
     """It took up to a minute, in which the window manager does nothing else."""
     began = time.process_time()
     find_banned(text * (MESSAGE_LIMIT // len(text)) + "/")
     assert time.process_time() - began < 4
+
+
+def test_of_two_secrets_that_overlap_both_are_masked_to_their_end() -> None:
+    known = ("abcdefg1,secondpart9",)
+    assert "secondpart9" not in mask("token=x-abcdefg1,secondpart9 end", known)
 
 
 def test_a_secret_is_masked_to_its_end_however_long_it_is() -> None:

@@ -262,3 +262,8 @@ def test_a_row_can_say_where_everything_stands() -> None:
         mine, lines(ended | {"out": []}, ended, {"used": "250", "model": "m"})
     )
     assert (reading.answer, reading.tokens, reading.window) == ("a", 250, 1_000)
+
+
+def test_a_line_that_a_carriage_return_ends_hides_none_of_the_others() -> None:
+    events = read_events('Working...\r{"a":1}\n{"b":2}\r')
+    assert events == [{"a": 1}, {"b": 2}]

@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from batonbus import Agent, Context, Settings, TestBus
-from batonbus.rules.chain import Kind, child_id
+from batonbus.rules.chain import Chain, Kind, child_id
 from batonbus.run import receipt_keeper
 from batonbus.run.chains import Chains
 from batonbus.run.core import open_operator
 from batonbus.testing import run_receipt_keeper
-from batonbus.wire.ledger import Draft, Stored
+from batonbus.wire.ledger import Draft, Ledger, Stored
 from batonbus_schemas import Dispatch, Envelope, TaskResult, Then
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +126,48 @@ async def test_a_blind_event_behind_a_forgotten_end_does_not_begin_anew(
             chain = await Chains(core.ledger).fold(blind[0])
     assert blind[0].event.tail == 0
     assert chain.void == (blind[0].event.sequence,)
+
+
+async def test_void_events_of_forgotten_handoffs_cost_no_reading_of_their_chains(
+    open_bus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Chain] = []
+    read_folded = Ledger.read_folded
+
+    async def counted(self: Ledger, chain: Chain, **more: Any) -> Chain:
+        reads.append(chain)
+        return await read_folded(self, chain, **more)
+
+    async with open_bus() as bus:
+        ids, tails = [uuid4() for _ in range(3)], dict[UUID, int]()
+        for _ in range(4):
+            for it in ids:
+                tails[it] = await write(bus, it, tail=tails.get(it, 0))
+        async with open_operator(bus.server.url, fleet="default") as core:
+            held = Chains(core.ledger, 1)
+            events = await read(bus)
+            monkeypatch.setattr(Ledger, "read_folded", counted)
+            folded = [await held.fold(it) for it in events]
+    assert reads == []
+    assert [it.void for it in folded] == [(it.event.sequence,) for it in events]
+    assert held.open() == []
+
+
+async def test_an_id_whose_events_were_removed_begins_anew(open_bus: Any) -> None:
+    async with open_bus() as bus:
+        handoff_id = uuid4()
+        async with open_operator(bus.server.url, fleet="default") as core:
+            held = Chains(core.ledger)
+            stray = await write(bus, handoff_id)
+            await held.fold(await stored(core.ledger, stray))
+            await core.ledger.delete(stray)
+            again = await write(bus, handoff_id, "sent")
+            chain = await held.fold(await stored(core.ledger, again))
+    assert (chain.stage, chain.void) == ("sent", ())
+    assert held.find(handoff_id) == chain
+
+
+async def stored(ledger: Ledger, sequence: int) -> Stored:
+    found = await ledger.read(sequence)
+    assert found is not None
+    return found

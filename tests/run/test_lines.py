@@ -1,8 +1,11 @@
 """What is known of a line, in whatever order it is heard."""
 
+import asyncio
+import gc
 from uuid import UUID, uuid4
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from batonbus import Bounced
@@ -21,6 +24,7 @@ from batonbus_schemas import (
     encode,
 )
 
+ROOT = uuid4()
 PASSED = Settlement(result=TaskResult.passed(what="done"))
 
 
@@ -125,6 +129,25 @@ def test_a_line_whose_end_was_missed_goes_with_whoever_sent_it() -> None:
     del line
     lines.sweep()
     assert not lines
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_a_line_is_woken_though_nobody_else_holds_it() -> None:
+    lines, woken = Lines(), anyio.Event()
+
+    async def wait() -> None:
+        line = Line(ROOT)
+        lines.watch(line)
+        await line.wait_change()
+        woken.set()
+
+    asyncio.get_running_loop().call_soon(asyncio.create_task, wait())
+    with anyio.fail_after(5):
+        while not lines.waiting():
+            await anyio.lowlevel.checkpoint()
+        gc.collect()
+        lines.hear(heard(ROOT, "settled", PASSED))
+        await woken.wait()
 
 
 def test_two_that_wait_for_one_handoff_both_hear() -> None:

@@ -57,6 +57,7 @@ def up(
     async def serve() -> None:
         folder, name = Path.cwd(), fleet or find_fleet()
         async with local_bus(folder, fleet=name, port=port, log_level=level) as url:
+            told["url"] = url
             async with connect(url, OPERATOR) as connection:
                 await warn_at_start(connection, name, embedded=True)
             output.emit({"url": url, "state": str(folder / STATE_FOLDER)})
@@ -64,7 +65,6 @@ def up(
                 typer.echo(url)
             if is_watched:
                 output.show(*_how_to_go_on(name))
-            told["url"] = url
             await anyio.sleep_forever()
 
     async def work(stop: anyio.Event) -> None:
