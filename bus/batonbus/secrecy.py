@@ -1,4 +1,4 @@
-"""Seed 003's bans in this process: `rules.secrets` with the values of its environment, and what its
+"""Seed 003's bans in this process: `rules.bans` with the values of its environment, and what its
 fleet calls a secret beside them.
 
 They cannot be switched off, only extended.
@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from batonbus.rules.bans import find_bans, masked
 from batonbus.rules.fleet_secrets import FleetSecrets, Secrets
-from batonbus.rules.secrets import SHORTEST, find_bans, mask, masked, secret_values
+from batonbus.rules.secrets import SHORTEST, mask, secret_values
 from batonbus_schemas import Violation
 
 S = TypeVar("S", bound=Struct)

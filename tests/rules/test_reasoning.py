@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from batonbus.rules.bans import find_bans
 from batonbus.rules.reasoning import find_reasoning
-from batonbus.rules.secrets import find_bans, mask
+from batonbus.rules.secrets import mask
 
 HIDDEN = "first I weigh both"
 

@@ -113,6 +113,13 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Emb
 
 
 @pytest.fixture
+async def connection(server: EmbeddedServer) -> AsyncGenerator[Connection]:
+    """An actor of the bus on the shared server, where nothing of its fleet is made yet."""
+    async with connect(server.url, "window-manager") as connected:
+        yield connected
+
+
+@pytest.fixture
 async def fragile_server(tmp_path: Path) -> AsyncGenerator[EmbeddedServer]:
     """A server for one test, which may kill it."""
     async with embedded_server(tmp_path / "store") as running:

@@ -1,7 +1,5 @@
 """What a fleet agreed on: stored with its ledger, read by all."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -9,18 +7,12 @@ from batonbus.rules.errors import TopologyError
 from batonbus.rules.policy import Checkpoints, Policy
 from batonbus.rules.settings import Settings
 from batonbus.wire.agreed import read_agreed, read_policy, read_settings, store_policy
-from batonbus.wire.connection import Connection, connect
+from batonbus.wire.connection import Connection
 from batonbus.wire.topology import ensure_topology
 
 pytestmark = pytest.mark.anyio
 
 QUICK = Settings(ack_wait=1.0, heartbeat=0.2)
-
-
-@pytest.fixture
-async def connection(server: Any) -> Any:
-    async with connect(server.url, "operator") as connected:
-        yield connected
 
 
 async def test_where_there_is_no_ledger_a_joining_process_is_told_how_to_start_one(

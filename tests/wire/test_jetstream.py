@@ -16,6 +16,12 @@ from batonbus.wire.topology import ensure_topology, inspect_topology
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jetstream, "ASK_TIMEOUT", 0.1)
+
+
 QUICK = Settings(ack_wait=1.0, heartbeat=0.2)
 
 
@@ -26,7 +32,6 @@ async def test_a_start_waits_for_a_server_that_does_not_answer_yet(
     monkeypatch: pytest.MonkeyPatch,
     until: Any,
 ) -> None:
-    monkeypatch.setattr(jetstream, "ASK_TIMEOUT", 0.1)
     agreed: list[Settings] = []
 
     async def start() -> None:
@@ -44,7 +49,6 @@ async def test_a_start_waits_for_a_server_that_does_not_answer_yet(
 async def test_a_start_gives_up_on_a_server_that_never_answers(
     proxy: Any, fleet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jetstream, "ASK_TIMEOUT", 0.1)
     monkeypatch.setattr(jetstream, "READY_TIMEOUT", 0.2)
     async with connect(proxy.url, "window-manager") as connection:
         proxy.lose_answers = True
@@ -59,7 +63,6 @@ async def test_what_is_made_is_made_once_however_many_answers_are_lost(
     monkeypatch: pytest.MonkeyPatch,
     until: Any,
 ) -> None:
-    monkeypatch.setattr(jetstream, "ASK_TIMEOUT", 0.1)
     made: list[str] = []
     ask = Connection.api
 

@@ -25,12 +25,6 @@ pytestmark = pytest.mark.anyio
 QUICK = Settings(ack_wait=1.0, heartbeat=0.2)
 
 
-@pytest.fixture
-async def connection(server: Any) -> Any:
-    async with connect(server.url, "window-manager") as connected:
-        yield connected
-
-
 async def config_of(connection: Connection, verb: str) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.decode(await connection.api(verb))["config"]
     return found

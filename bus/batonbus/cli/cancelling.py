@@ -15,7 +15,7 @@ from batonbus.rules.errors import BatonbusError
 from batonbus.run.cancellation import cancel_chain
 from batonbus.run.core import Core, open_operator
 from batonbus.run.discovery import find_fleet, find_url
-from batonbus.run.history import HandoffNotFoundError, read_chains
+from batonbus.run.history import HandoffNotFoundError, find_parents
 from batonbus.secrecy import hide
 
 app = new_app()
@@ -87,9 +87,8 @@ async def _find(core: Core, handoff_id: UUID) -> Chain:
     chain = await core.ledger.read_folded(Chain(id=handoff_id))
     if chain.stage != "none":
         return chain
-    for parent in (await read_chains(core.ledger)).values():
-        if parent.child == handoff_id:
-            return Chain(id=handoff_id, work=parent.work, waiter=parent.waiter)
+    if parent := (await find_parents(core.ledger, {handoff_id})).get(handoff_id):
+        return Chain(id=handoff_id, work=parent.work, waiter=parent.waiter)
     raise HandoffNotFoundError(
         f"the ledger of the fleet {core.fleet!r} has no handoff {handoff_id}"
     )

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from batonbus.rules.letters import lowered
 from batonbus_schemas import Body, Dispatch, Envelope, HandoffV1, Violation
 from batonbus_schemas.envelope import ADHOC
 
@@ -139,8 +140,7 @@ def _conversations(body: Body) -> Iterator[Violation]:
 def _turns(text: str) -> int:
     """The turns of a conversation; 0 where there is none. Both sides speak, for `user:` alone may
     be a key of a configuration, or one side again and again under its capitalized name."""
-    # The one letter that becomes two in small letters: places must stay what they are.
-    lower = text.replace("İ", "I").lower()
+    lower = lowered(text)
     if not any(map(lower.__contains__, _ROLES)):
         return 0
     if "<|" in lower or "inst]" in lower:

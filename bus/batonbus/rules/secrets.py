@@ -12,17 +12,14 @@ import re
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from batonbus.rules.reasoning import find_reasoning, is_reasoning, is_reasoning_key
-from batonbus_schemas import Violation
-from batonbus_schemas.violations import member_path
-
-S = TypeVar("S", bound=Struct)
+from batonbus.rules.letters import lowered
+from batonbus.rules.reasoning import find_reasoning
 
 SHORTEST = 8
 """Characters of the shortest value of the environment that is looked for."""
@@ -185,21 +182,18 @@ def _secrets(text: str, known: Collection[str]) -> Iterator[Banned]:
         while at >= 0:
             yield Banned("value of the environment", at, at + len(value))
             at = text.find(value, at + len(value))
-    # The one letter that becomes two in small letters: places must stay what they are.
-    lower = text.replace("İ", "I").lower()
+    lower = lowered(text)
     if "private key" in lower or "putty" in lower:
         yield from _matches("private key", _PEM, text)
     if "authorization" in lower:
         yield from _matches("authorization header", _HEADER, text)
     yield from _named(text, lower)
     if "_pa" in lower:
-        yield from (it for it in _matches("named secret", _VARIABLE, text) if _is_chosen(text, it))
+        yield from _matches("named secret", _VARIABLE, text, _looks_chosen)
     if "://" in text and "@" in text:
         yield from _passwords_of_urls(text)
     if "auth" in lower:
-        for it in _matches("named secret", _AUTH, text):
-            if _is_login(text[it.start : it.end]):
-                yield it
+        yield from _matches("named secret", _AUTH, text, _is_login)
     # Whatever else is a secret holds a word with a digit; a text without one is most of all texts.
     words = "\n".join(it for it in text.split() if len(it) >= SHORTEST and _DIGIT.search(it))
     if words:
@@ -226,13 +220,9 @@ def _detected(text: str, lower: str, words: str) -> Iterator[Banned]:
 
 
 def _random_tokens(text: str) -> Iterator[Banned]:
-    for match in _ISSUED.finditer(text):
-        if _DIGIT.search(match["value"]):
-            yield Banned("issued token", *match.span("value"))
+    yield from _matches("issued token", _ISSUED, text, _DIGIT.search)
     for pattern, least in ((_PREFIXED, _PREFIX), (_RANDOM, _NO_PREFIX)):
-        for match in pattern.finditer(text):
-            if _looks_random(match["value"], least):
-                yield Banned("random token", *match.span("value"))
+        yield from _matches("random token", pattern, text, partial(_looks_random, least=least))
 
 
 def _named(text: str, lower: str) -> Iterator[Banned]:
@@ -260,10 +250,6 @@ def _given(text: str, at: int, end: int) -> tuple[int, int] | None:
     return None
 
 
-def _is_chosen(text: str, it: Banned) -> bool:
-    return _looks_chosen(text[it.start : it.end])
-
-
 def _is_login(value: str) -> bool:
     """Whether it is `name:password` in base64."""
     try:
@@ -281,9 +267,13 @@ def _passwords_of_urls(text: str) -> Iterator[Banned]:
             yield Banned("Basic Auth Credentials", *match.span("value"))
 
 
-def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Banned]:
+def _matches(
+    kind: str, pattern: re.Pattern[str], text: str, counts: Callable[[str], object] | None = None
+) -> Iterator[Banned]:
+    """The values that an expression finds: all, or those that count."""
     for match in pattern.finditer(text):
-        yield Banned(kind, *match.span("value"))
+        if counts is None or counts(match["value"]):
+            yield Banned(kind, *match.span("value"))
 
 
 class _Detector(Struct, frozen=True):
@@ -366,133 +356,10 @@ def mask(text: str, known: Collection[str] = ()) -> str:
     return clean if clean.strip() else "[masked: reasoning]"
 
 
-def find_bans(message: object, known: Collection[str] = (), path: str = "$") -> list[Violation]:
-    """Every place of a message (a Struct or builtins) that holds a secret or reasoning."""
-    tree = msgspec.to_builtins(message)
-    return [] if _is_clean(tree, known) else list(_walk(tree, known, path))
-
-
-def _is_clean(tree: object, known: Collection[str]) -> bool:
-    """Whether nothing is found in all texts at once: one look is a tenth of one for each text."""
-    texts: list[str] = []
-    # Two line ends: lines of several texts make no picture.
-    return _gather(tree, texts) and not find_banned("\n\n".join(texts), known)
-
-
-def _gather(value: object, texts: list[str]) -> bool:
-    """Add all texts of a tree; False as soon as a name alone says that something is banned."""
-    match value:
-        case str():
-            texts.append(value)
-            return True
-        case dict():
-            members = cast("Mapping[str, object]", value)
-            texts += filter(_may_be_secret, members)
-            return not is_reasoning(members) and all(
-                not _is_banned_member(key, item) and _gather(item, texts)
-                for key, item in members.items()
-            )
-        case list() | tuple():
-            return all(_gather(item, texts) for item in cast("list[object]", value))
-        case _:
-            return True
-
-
-def _is_banned_member(key: str, item: object) -> bool:
-    return bool(item and is_reasoning_key(key)) or _is_secret_member(key, item)
-
-
 @functools.lru_cache(maxsize=4096)
-def _is_secret_key(key: str) -> bool:
+def is_secret_key(key: str) -> bool:
+    """Whether a member of this name is a secret."""
     return _SECRET_KEY.search(key) is not None
-
-
-def _walk(value: object, known: Collection[str], path: str) -> Iterator[Violation]:
-    match value:
-        case str():
-            for kind in dict.fromkeys(it.kind for it in find_banned(value, known)):
-                yield _violation(path, kind)
-        case dict():
-            members = cast("Mapping[str, object]", value)
-            if is_reasoning(members):
-                yield _violation(path, "reasoning")
-                return
-            for key, item in members.items():
-                named = find_banned(key, known) if _may_be_secret(key) else []
-                if named:
-                    yield _violation(f"{path} in the name of a member", named[0].kind)
-                where = member_path(path, mask(key, known) if named else key)
-                if item and is_reasoning_key(key):
-                    yield _violation(where, "reasoning")
-                elif _is_secret_member(key, item):
-                    yield _violation(where, "named secret")
-                else:
-                    yield from _walk(item, known, where)
-        case list() | tuple():
-            for index, item in enumerate(cast("list[object]", value)):
-                yield from _walk(item, known, f"{path}[{index}]")
-        case _:
-            pass
-
-
-def _is_secret_member(key: str, value: object) -> bool:
-    """Whether a member is a secret by its name: any text that is no placeholder."""
-    if not isinstance(value, str) or not _is_secret_key(key):
-        return False
-    return len(value) >= SHORTEST and not re.search(r"[\s<>${}*]", value)
-
-
-def _violation(path: str, kind: str) -> Violation:
-    if kind == "reasoning":
-        return Violation(
-            path=path, problem="holds raw reasoning: hand on what was decided, and why"
-        )
-    return Violation(path=path, problem=f"holds a secret ({kind}): name where it is kept instead")
-
-
-def masked(message: S, known: Collection[str] = ()) -> S:
-    """The message with every text masked; members that are secrets by name, and reasoning items,
-    are emptied."""
-    tree = msgspec.to_builtins(message)
-    if _is_clean(tree, known):
-        return message
-    return msgspec.convert(_map(tree, lambda text: mask(text, known)), type(message))
-
-
-def _map(value: object, change: Callable[[str], str]) -> object:
-    match value:
-        case str():
-            return change(value)
-        case dict():
-            members = cast("Mapping[str, object]", value)
-            return {
-                _masked_key(key, change): _mapped(key, item, change)
-                for key, item in members.items()
-            }
-        case list() | tuple():
-            items = cast("list[object]", value)
-            return [_map(it, change) for it in items if not is_reasoning(it)]
-        case _:
-            return value
-
-
-def _masked_key(key: str, change: Callable[[str], str]) -> str:
-    return change(key) if _may_be_secret(key) else key
-
-
-@functools.lru_cache(maxsize=4096)
-def _may_be_secret(name: str) -> bool:
-    """Whether a member's name may hold one, or reasoning: no field of ours does."""
-    is_word = name.replace("-", "_").isidentifier() and not _DIGIT.search(name)
-    return len(name) >= SHORTEST and not is_word
-
-
-def _mapped(key: str, item: object, change: Callable[[str], str]) -> object:
-    if _is_secret_member(key, item):
-        return "[masked: named secret]"
-    if isinstance(item, str) and is_reasoning_key(key):
-        return ""
-    return _map(item, change)
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:

@@ -1,17 +1,14 @@
 """Dead letters: handoffs that were given up on, why, and trying them again."""
 
-from collections.abc import Iterable
 from uuid import UUID
 
 from msgspec import Struct
 
 from batonbus.rules.admission import may_be_retried
-from batonbus.rules.chain import OPERATOR, Chain, child_id, retry_id
+from batonbus.rules.chain import OPERATOR, Chain, retry_id
 from batonbus.rules.errors import BatonbusError
 from batonbus.run.core import Core
-from batonbus.run.history import History, find_chains, make_history
-from batonbus.wire.ledger import Stored
-from batonbus.wire.reader import read_to_head
+from batonbus.run.history import History, find_chains, find_parents, make_history
 from batonbus.wire.subjects import kind_filter
 from batonbus_schemas import Body, Envelope, InvalidMessageError, Receipt, Settlement, decode
 
@@ -88,35 +85,18 @@ async def list_dead(core: Core, work: str | None = None) -> list[DeadLetter]:
     found = await find_chains(core.ledger, kind_filter(core.fleet, "dead"))
     dead = [it for it in found.values() if it.stage == "dead" and work in {None, it.work}]
     dead.sort(key=lambda it: it.changed, reverse=True)
-    parents = await _find_parents(core, [it for it in dead if it.sender is None])
+    parents = await find_parents(core.ledger, {it.id for it in dead if it.sender is None})
     return [await _read(core, it, parents.get(it.id)) for it in dead]
 
 
 async def read_dead(core: Core, handoff_id: UUID) -> DeadLetter:
     """One handoff as a dead letter, dead or not."""
     chain = await core.ledger.read_folded(Chain(id=handoff_id))
-    parents = await _find_parents(core, [chain] if chain.sender is None else [])
+    parents = await find_parents(core.ledger, {handoff_id} if chain.sender is None else set())
     return await _read(core, chain, parents.get(handoff_id))
 
 
-async def _find_parents(core: Core, children: Iterable[Chain]) -> dict[UUID, UUID]:
-    """Which settled handoff opened each of these. Reads the headers of all settled ones, for an id
-    does not tell whose child it is."""
-    wanted, found = {it.id for it in children}, dict[UUID, UUID]()
-
-    def hear(stored: Stored) -> None:
-        parent = stored.subject.handoff_id
-        if stored.event.child_to and (child := child_id(parent)) in wanted:
-            found[child] = parent
-
-    if wanted:
-        await read_to_head(core.ledger, hear, subject=kind_filter(core.fleet, "settled"))
-    # A void event opens nothing.
-    parents = {it: await core.ledger.read_folded(Chain(id=it)) for it in found.values()}
-    return {child: parent for child, parent in found.items() if parents[parent].child == child}
-
-
-async def _read(core: Core, chain: Chain, parent: UUID | None) -> DeadLetter:
+async def _read(core: Core, chain: Chain, parent: Chain | None) -> DeadLetter:
     retry = await core.ledger.read_folded(Chain(id=retry_id(chain.id)))
     handed_on = await _read_handed_on(core, parent) if parent else None
     history = make_history(chain.id, await core.ledger.read_chain(chain.id), handed_on)
@@ -124,14 +104,13 @@ async def _read(core: Core, chain: Chain, parent: UUID | None) -> DeadLetter:
         history=history,
         envelope=history.completed,
         attempts=tuple(read_attempts(history)),
-        handed_on_by=parent,
+        handed_on_by=parent.id if parent else None,
         retry=None if retry.stage == "none" else Retry(handoff_id=retry.id, state=retry.stage),
     )
 
 
-async def _read_handed_on(core: Core, parent: UUID) -> Envelope | None:
-    chain = await core.ledger.read_folded(Chain(id=parent))
-    settled = await core.ledger.read(chain.settled_sequence or 0)
+async def _read_handed_on(core: Core, parent: Chain) -> Envelope | None:
+    settled = await core.ledger.read(parent.settled_sequence or 0)
     try:
         return decode(settled.payload, Settlement).next if settled else None
     except InvalidMessageError:

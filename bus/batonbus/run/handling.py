@@ -32,6 +32,7 @@ from batonbus.run.assignment import make_assignment
 from batonbus.run.client import Client
 from batonbus.run.compaction import Compactor
 from batonbus.run.context import Context
+from batonbus.run.hooks import is_cancelled
 from batonbus.run.telemetry import span
 from batonbus.secrecy import hide, hide_in
 from batonbus.wire.feed import Received
@@ -220,8 +221,7 @@ class Handling:
             except Exception as error:  # noqa: BLE001 - The handler is not ours: whatever it raises is a failed attempt, and is stored.
                 return self._raised(lease, error), trace
             except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+                if is_cancelled():
                     raise
                 # Nobody cancelled us: the handler awaited something that was cancelled.
                 return self._raised(lease, error), trace

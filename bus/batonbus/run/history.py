@@ -1,6 +1,6 @@
 """All that the ledger holds of a handoff, and of those that it was handed on to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from batonbus.rules.errors import BatonbusError
 from batonbus.run.core import Core
 from batonbus.wire.ledger import Ledger, Stored, read_received
 from batonbus.wire.reader import read_from, read_to_head
-from batonbus.wire.subjects import is_token, work_filter
+from batonbus.wire.subjects import is_token, kind_filter, work_filter
 from batonbus_schemas import (
     Delivery,
     Envelope,
@@ -178,6 +178,23 @@ async def find_chains(ledger: Ledger, subject: str) -> dict[UUID, Chain]:
         chains = await read_chains(ledger)
         return {it: chains[it] for it in found if it in chains}
     return {it: await ledger.read_folded(Chain(id=it)) for it in found}
+
+
+async def find_parents(ledger: Ledger, children: Collection[UUID]) -> dict[UUID, Chain]:
+    """Which settled handoff opened each of these, by the child's id. Reads the headers of all
+    settled ones, for an id does not tell whose child it is."""
+    found: dict[UUID, UUID] = {}
+
+    def hear(stored: Stored) -> None:
+        parent = stored.subject.handoff_id
+        if stored.event.child_to and (child := child_id(parent)) in children:
+            found[child] = parent
+
+    if children:
+        await read_to_head(ledger, hear, subject=kind_filter(ledger.fleet, "settled"))
+    parents = {it: await ledger.read_folded(Chain(id=parent)) for it, parent in found.items()}
+    # A void event opens nothing.
+    return {child: parent for child, parent in parents.items() if parent.child == child}
 
 
 async def find_ids(core: Core, prefix: str) -> list[UUID]:

@@ -18,6 +18,12 @@ Q = TypeVar("Q", bound=Struct)
 A = TypeVar("A", bound=Struct)
 
 
+def is_cancelled() -> bool:
+    """Whether somebody cancels us; else what we awaited was cancelled: an error as any other."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 async def ask_hook(
     hook: Callable[[Q], Awaitable[A]],
     request: Q,
@@ -35,8 +41,7 @@ async def ask_hook(
         # Whatever it raises, nothing was done that counts.
         raise _failed(what, error) from error
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         # Nobody cancelled us: the function awaited something that was cancelled.
         raise _failed(what, error) from error

@@ -73,16 +73,9 @@ def role_consumer(addressee: str) -> str:
 
 def ledger_config(fleet: str, settings: Settings) -> dict[str, Any]:
     """The ledger: no limit that drops old events, for such a limit cuts chains in the middle."""
-    return {
-        "name": stream_name(fleet),
-        "description": "Batonbus: every event of every handoff",
-        "subjects": [all_events(fleet)],
-        "storage": "file",
-        "retention": "limits",
-        "discard": "new",
+    return _stream(stream_name(fleet), "every event of every handoff", all_events(fleet)) | {
         "max_age": 0,
         "max_msgs_per_subject": -1,
-        "allow_direct": True,
         "deny_delete": False,
         "metadata": {SETTINGS_KEY: msgspec.json.encode(settings).decode()},
     }
@@ -92,17 +85,10 @@ def registry_config(fleet: str, settings: Settings) -> dict[str, Any]:
     """A key-value bucket whose entries end when their heartbeats do."""
     bucket = registry_bucket(fleet)
     age = int(settings.presence_timeout * 1e9)
-    return {
-        "name": f"KV_{bucket}",
-        "description": "Batonbus: the live agents",
-        "subjects": [f"$KV.{bucket}.>"],
-        "storage": "file",
-        "retention": "limits",
-        "discard": "new",
+    return _stream(f"KV_{bucket}", "the live agents", f"$KV.{bucket}.>") | {
         "max_msgs_per_subject": 1,
         "max_age": age,
         "duplicate_window": min(age, 120_000_000_000),
-        "allow_direct": True,
         "allow_rollup_hdrs": False,
         "deny_delete": True,
     }
@@ -112,17 +98,10 @@ def objects_config(fleet: str) -> dict[str, Any]:
     """A key-value bucket of contents by their hash: what is stored is never overwritten, and has no
     age, for a handoff may be open for as long as it takes."""
     bucket = objects_bucket(fleet)
-    return {
-        "name": f"KV_{bucket}",
-        "description": "Batonbus: long contents, by their hash",
-        "subjects": [f"$KV.{bucket}.*"],
-        "storage": "file",
-        "retention": "limits",
-        "discard": "new",
+    return _stream(f"KV_{bucket}", "long contents, by their hash", f"$KV.{bucket}.*") | {
         "discard_new_per_subject": True,
         "max_msgs_per_subject": 1,
         "max_age": 0,
-        "allow_direct": True,
         "allow_rollup_hdrs": False,
         "deny_delete": False,
     }
@@ -131,18 +110,25 @@ def objects_config(fleet: str) -> dict[str, Any]:
 def checkpoint_config(fleet: str) -> dict[str, Any]:
     """A key-value bucket of the agents' Checkpoints, which stay: the newest few of each agent."""
     bucket = checkpoint_bucket(fleet)
+    what = "the Checkpoints of the agents, and their resets"
+    return _stream(f"KV_{bucket}", what, f"$KV.{bucket}.>") | {
+        "max_msgs_per_subject": CHECKPOINTS_KEPT,
+        "max_age": 0,
+        "allow_rollup_hdrs": False,
+        "deny_delete": True,
+    }
+
+
+def _stream(name: str, what: str, subject: str) -> dict[str, Any]:
+    """What all of them have: on the disk, and full rather than forgetful."""
     return {
-        "name": f"KV_{bucket}",
-        "description": "Batonbus: the Checkpoints of the agents, and their resets",
-        "subjects": [f"$KV.{bucket}.>"],
+        "name": name,
+        "description": f"Batonbus: {what}",
+        "subjects": [subject],
         "storage": "file",
         "retention": "limits",
         "discard": "new",
-        "max_msgs_per_subject": CHECKPOINTS_KEPT,
-        "max_age": 0,
         "allow_direct": True,
-        "allow_rollup_hdrs": False,
-        "deny_delete": True,
     }
 
 
